@@ -1,0 +1,3 @@
+"""Interactive figures: each is a Python class and an ES module of the same name."""
+
+from .attention import Attention as Attention
