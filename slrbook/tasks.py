@@ -143,7 +143,8 @@ class _Task:
         >>> data = SpikedSLR(nu=4.0, length=3).sample(5, 100, noise=0.1, rng=0)
         >>> data.tokens.shape, data.label.shape
         ((5, 3, 100), (5,))
-        >>> float(data.key_star @ data.key_star), round(abs(data.key_star @ data.value_star), 9)
+        >>> key, value = data.key_star, data.value_star
+        >>> round(float(key @ key), 9), round(abs(float(key @ value)), 9)
         (100.0, 0.0)
         """
         n = _checks.integer("n", n, low=1)
