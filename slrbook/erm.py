@@ -189,6 +189,10 @@ class _Problem:
         """The norm of the gradient in units of the null predictor's objective."""
         return float(np.linalg.norm(point.gradient) * math.sqrt(self.dim) / self.null)
 
+    def finite(self, point: _Point) -> bool:
+        """Whether neither the objective nor its gradient overflowed."""
+        return math.isfinite(point.objective) and math.isfinite(self.gradient_norm(point))
+
     def overlaps(self, parameters: np.ndarray) -> Overlaps:
         """The scalar products of all four directions, divided by D."""
         (m_k, k_value_star), (v_key_star, m_v) = parameters @ self.stars.T / self.dim
@@ -196,8 +200,8 @@ class _Problem:
         overlaps = (m_k, q_k, m_v, q_v, k_value_star, v_key_star, k_v)
         return Overlaps(*(float(overlap) for overlap in overlaps))
 
-    def safe_step(self, point: _Point, batch: int) -> float:
-        r"""One over the curvature of the objective that a batch estimates.
+    def safe_steps(self, point: _Point, batch: int) -> np.ndarray:
+        r"""One over the curvature in the key and in the value, as a batch estimates it.
 
         With :math:`s` the mean of :math:`|\nabla f|^2`, the Gauss-Newton matrix of a batch has
         the largest eigenvalue :math:`(N/b) s (1 + \sqrt{b/D})^2` where the gradients are
@@ -206,9 +210,9 @@ class _Problem:
         chi, z = point.projections
         slopes = self.activation.vjp(chi, z, self.mask)
         weights = self.activation(chi, self.mask)
-        sensitivity = ((slopes**2).sum() + (weights**2).sum()) / self.n
+        squares = np.array([(slopes**2).sum(), (weights**2).sum()])
         spread = (1 + math.sqrt(batch / self.dim)) ** 2
-        return 1 / (self.ridge.max() + self.n / batch * sensitivity * spread)
+        return 1 / (self.ridge + squares / batch * spread)
 
     def step_length(self, point: _Point, trial: _Point, decrease: float) -> float | None:
         """A length that satisfies the weak Wolfe conditions on the line from point to trial.
@@ -265,8 +269,8 @@ class _Trace:
             self.every *= 2
 
 
-def _quasi_newton(gradient: np.ndarray, pairs: deque, scale: float) -> np.ndarray:
-    """The L-BFGS direction (two-loop recursion); minus the gradient times scale without pairs."""
+def _quasi_newton(gradient: np.ndarray, pairs: deque, scale: np.ndarray) -> np.ndarray:
+    """The L-BFGS direction (two-loop recursion), from a first guess of the inverse Hessian."""
     direction = -gradient
     weights = []
     for move, turn, product in reversed(pairs):
@@ -274,7 +278,7 @@ def _quasi_newton(gradient: np.ndarray, pairs: deque, scale: float) -> np.ndarra
         direction = direction - weights[-1] * turn
     if pairs:
         _, turn, product = pairs[-1]
-        scale = product / (turn**2).sum()
+        scale = product / (scale * turn**2).sum() * scale
     direction = scale * direction
     for (move, turn, product), weight in zip(pairs, reversed(weights)):
         direction += (weight - (turn * direction).sum() / product) * move
@@ -285,20 +289,22 @@ def _descend(problem: _Problem, point: _Point, *, memory: int, learning_rate: fl
              tolerance: float) -> Generator[_Point, None, str]:
     """Yield the points of L-BFGS, or of gradient descent where the memory is 0."""
     decrease = 1e-4 if memory else 0.5
-    step = problem.safe_step(point, problem.n) if learning_rate is None else learning_rate
+    steps = problem.safe_steps(point, problem.n)
+    scale = steps[:, None] if memory else learning_rate or steps.min()
     pairs = deque(maxlen=memory)
     while True:
-        direction = _quasi_newton(point.gradient, pairs, step)
+        direction = _quasi_newton(point.gradient, pairs, scale)
         trial = problem.advance(point, direction)
         if learning_rate is None:
             length = problem.step_length(point, trial, decrease)
             if length is None:
-                return ("the gradient is below the rounding of the tokens' type: "
-                        "raise tolerance or give float64 tokens")
+                return ("the slope is lost in rounding: raise tolerance, or give float64 tokens "
+                        "if these are float32")
             if length != 1:
                 trial = problem.advance(point, length * direction)
-            step *= length
-        if not math.isfinite(trial.objective):
+            if not memory:
+                scale *= length
+        if not problem.finite(trial):
             return "the objective overflowed: lower learning_rate"
         move, turn = trial.parameters - point.parameters, trial.gradient - point.gradient
         curvature = (move * turn).sum()
@@ -313,7 +319,7 @@ def _descend(problem: _Problem, point: _Point, *, memory: int, learning_rate: fl
 def _shuffle(problem: _Problem, point: _Point, *, batch: int, learning_rate: float | None,
              rng: np.random.Generator) -> Generator[_Point, None, str]:
     """Yield the points of stochastic gradient descent after each pass over the data."""
-    step = problem.safe_step(point, batch) if learning_rate is None else learning_rate
+    step = problem.safe_steps(point, batch).min() if learning_rate is None else learning_rate
     parameters = point.parameters
     updates = 0
     while True:
@@ -326,7 +332,7 @@ def _shuffle(problem: _Problem, point: _Point, *, batch: int, learning_rate: flo
             parameters = parameters - rate * gradient
             updates += 1
         point = problem.start(parameters, wide=False)
-        if not math.isfinite(point.objective):
+        if not problem.finite(point):
             return "the objective overflowed: lower learning_rate"
         yield point
 
@@ -349,7 +355,8 @@ def fit_erm(sequences: Sequences, activation: str | Activation, *,
     :math:`E_0 = \frac12 \sum_\mu y_\mu^2`. The objective is not convex in general: a minimum
     that is found may depend on the start.
 
-    - ``"lbfgs"``: limited-memory BFGS with weak Wolfe steps. The projections are linear along a
+    - ``"lbfgs"``: limited-memory BFGS with weak Wolfe steps, preconditioned by the curvatures in
+      k and in v (so that very different ridges do no harm). The projections are linear along a
       line, so the line search needs no product with the tokens, and an iteration is nearly
       always one pass over them.
     - ``"gd"``: gradient descent. With a ``learning_rate`` :math:`\eta`, steps
@@ -447,7 +454,7 @@ def fit_erm(sequences: Sequences, activation: str | Activation, *,
 
     with np.errstate(over="ignore", invalid="ignore"):  # an overflow ends the training below
         point = first = problem.start(parameters)
-        if not math.isfinite(point.objective):
+        if not problem.finite(point):
             raise ValueError("the objective at the start must be finite: sequences.tokens holds "
                              f"NaN or inf, or start is too large; got {point.objective!r}")
         if optimizer == "sgd":
@@ -579,10 +586,10 @@ def _start(start, sequences: Sequences, rng) -> np.ndarray:
             return rng.standard_normal((2, sequences.key_star.size))
         return np.stack([sequences.key_star, sequences.value_star])
     dim = sequences.key_star.size
-    shapes = [np.shape(direction) for direction in start]
-    if shapes != [(dim,), (dim,)]:
-        raise ValueError(f"start must be 'informed', 'random' or a pair of arrays of shape ({dim},); "
-                         f"got shapes {shapes}")
+    pair = isinstance(start, (tuple, list, np.ndarray)) and len(start) == 2
+    if not pair or any(np.shape(direction) != (dim,) for direction in start):
+        raise ValueError("start must be 'informed', 'random' or a pair (key, value) of arrays of "
+                         f"shape ({dim},); got {start!r}")
     start = np.array(start, dtype=float)
     if not np.isfinite(start).all():
         raise ValueError("start must hold finite numbers; got NaN or inf")
