@@ -22,15 +22,14 @@ from . import _checks
 from .activations import Activation, as_activation
 from .tasks import MaxSLR, Sequences, SpikedSLR
 
-#: Projections that ``generalization_error`` draws at a time.
-_DRAWS = 2**20
-
 #: Numbers in a block of tokens. On a CPU a block stays in the cache between its two products.
 _BLOCK = {"cpu": 2**19, "cuda": 2**26}
 #: Steps that L-BFGS remembers.
 _MEMORY = 20
 #: Entries in a history at most, besides the last.
 _HISTORY = 256
+#: Numbers that ``generalization_error`` draws at a time.
+_DRAWS = 2**20
 _MAX_ITERATIONS = {"lbfgs": 1000, "gd": 10_000, "sgd": 100}
 
 
@@ -203,16 +202,17 @@ class _Problem:
     def safe_steps(self, point: _Point, batch: int) -> np.ndarray:
         r"""One over the curvature in the key and in the value, as a batch estimates it.
 
-        With :math:`s` the mean of :math:`|\nabla f|^2`, the Gauss-Newton matrix of a batch has
-        the largest eigenvalue :math:`(N/b) s (1 + \sqrt{b/D})^2` where the gradients are
-        isotropic (Marchenko and Pastur).
+        With :math:`s_k` the mean of :math:`|\nabla_k f|^2`, the Gauss-Newton matrix of a batch
+        in the key has the largest eigenvalue :math:`(N/b) s_k (1 + \sqrt{b/D})^2` where the
+        gradients are isotropic (Marchenko and Pastur); the value alike.
         """
         chi, z = point.projections
         slopes = self.activation.vjp(chi, z, self.mask)
         weights = self.activation(chi, self.mask)
         squares = np.array([(slopes**2).sum(), (weights**2).sum()])
         spread = (1 + math.sqrt(batch / self.dim)) ** 2
-        return 1 / (self.ridge + squares / batch * spread)
+        curvatures = self.ridge + squares / batch * spread
+        return 1 / np.maximum(curvatures, 1e-6 * curvatures.max())  # v = 0 leaves k without any
 
     def step_length(self, point: _Point, trial: _Point, decrease: float) -> float | None:
         """A length that satisfies the weak Wolfe conditions on the line from point to trial.
@@ -231,11 +231,11 @@ class _Problem:
             return change, (slopes * turn).sum() + tilt + t * bend
 
         slope_0 = along(0.0)[1]
+        if not slope_0 < 0:
+            return None
         rounding = 1e-10 * point.objective  # below it the slopes tell more than the values
         low, high, t = 0.0, math.inf, 1.0
         for _ in range(60):
-            if not slope_0 < 0:
-                return None
             change, slope = along(t)
             falls = change <= decrease * t * slope_0 or (
                 change <= rounding and slope <= (2 * decrease - 1) * slope_0)
@@ -289,10 +289,11 @@ def _descend(problem: _Problem, point: _Point, *, memory: int, learning_rate: fl
              tolerance: float) -> Generator[_Point, None, str]:
     """Yield the points of L-BFGS, or of gradient descent where the memory is 0."""
     decrease = 1e-4 if memory else 0.5
-    steps = problem.safe_steps(point, problem.n)
-    scale = steps[:, None] if memory else learning_rate or steps.min()
+    scale = learning_rate or problem.safe_steps(point, problem.n).min()
     pairs = deque(maxlen=memory)
     while True:
+        if memory:
+            scale = problem.safe_steps(point, problem.n)[:, None]
         direction = _quasi_newton(point.gradient, pairs, scale)
         trial = problem.advance(point, direction)
         if learning_rate is None:
@@ -367,8 +368,8 @@ def fit_erm(sequences: Sequences, activation: str | Activation, *,
       a new order at each pass; a rest smaller than a batch is left out of the pass. The gradient
       estimate is :math:`(N/b)` times the loss gradient of the batch, plus the ridge. Update t
       has the rate :math:`\eta / (1 + \eta\, t \min(r_k, r_v))`. Without a ``learning_rate``,
-      :math:`1/\eta = \max(r_k, r_v) + (N/b)\, s\, (1 + \sqrt{b/D})^2`, the curvature of a batch,
-      with s the mean of :math:`|\nabla f|^2` at the start.
+      :math:`1/\eta = \max_{a \in \{k, v\}} [r_a + (N/b)\, s_a (1 + \sqrt{b/D})^2]`, the curvature
+      of a batch, with :math:`s_a` the mean of :math:`|\nabla_a f|^2` at the start.
 
     Parameters
     ----------
