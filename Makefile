@@ -12,8 +12,8 @@ INSTALLED := $(VENV)/.installed
 ASSETS := node_modules/.installed
 BUILT := _build/.built
 # What the look and the structure of all pages depend on: a change rebuilds the site from nothing.
-FRAME := _config.yml _toc.yml requirements.txt $(wildcard book/_ext/*.py)
-PAGES := $(wildcard book/*.ipynb book/*.md book/*.bib book/*.yml book/_static/*) \
+FRAME := _config.yml _toc.yml requirements.txt $(wildcard book/_ext/*.py book/_static/*)
+PAGES := $(wildcard book/*.ipynb book/*.md book/*.bib book/*.yml) \
 	$(wildcard slrbook/widgets/*.js slrbook/widgets/*.css)
 
 .DEFAULT_GOAL := help

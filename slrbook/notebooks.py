@@ -63,9 +63,9 @@ def essence(source: str) -> str:
             lines[row - 1] = lines[row - 1][:column]
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
-            docstring = node.body[0]
-            lines[docstring.lineno - 1:docstring.end_lineno] = (
-                [""] * (docstring.end_lineno - docstring.lineno + 1))
+            first, last = node.body[0].lineno, node.body[0].end_lineno
+            lines[first - 1] = lines[first - 1][:node.body[0].col_offset]
+            lines[first:last] = [""] * (last - first)
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 

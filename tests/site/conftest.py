@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import os
@@ -70,26 +70,31 @@ class Visit:
 
     def go(self, path: str) -> Page:
         """Open a page of the site; wait for its scripts, formulas and interactive figures."""
-        self.page.goto(f"{self.site}/{path}", wait_until="networkidle")
-        self.page.wait_for_function(
-            "() => !document.querySelector('.math') || window.MathJax?.startup?.promise")
+        self.page.goto(f"{self.site}/{path}", wait_until="load")
         self.page.evaluate("() => window.MathJax?.startup?.promise")
         self.page.wait_for_function(
             "() => !document.querySelector('.slr-widget:not([data-mounted])')")
+        # The theme fades colours in; what a reader sees is their end.
+        self.page.evaluate("() => document.getAnimations().forEach((fade) => fade.finish())")
         return self.page
 
 
 @pytest.fixture
-def visit(browser: Browser, site: str) -> Iterator[Visit]:
-    """A fresh visitor on a desktop screen."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield Visit(context.new_page(), site)
-    context.close()
+def visitor(browser: Browser, site: str) -> Iterator[Callable[..., Visit]]:
+    """Make a fresh visitor: ``visitor(theme="dark", width=390)``."""
+    contexts = []
+
+    def make(theme: str = "light", width: int = 1280) -> Visit:
+        contexts.append(browser.new_context(color_scheme=theme,
+                                            viewport={"width": width, "height": 900}))
+        return Visit(contexts[-1].new_page(), site)
+
+    yield make
+    for context in contexts:
+        context.close()
 
 
 @pytest.fixture
-def phone(browser: Browser, site: str) -> Iterator[Visit]:
-    """A fresh visitor on a telephone screen."""
-    context = browser.new_context(viewport={"width": 390, "height": 800})
-    yield Visit(context.new_page(), site)
-    context.close()
+def visit(visitor: Callable[..., Visit]) -> Visit:
+    """A fresh visitor on a desktop screen."""
+    return visitor()

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 import re
 
 import pytest
 
-from conftest import built_pages
+from conftest import SITE, built_pages
 
+ROOT = SITE.parents[1]
 PAGES = [page for page in built_pages() if page not in ("genindex.html", "search.html")]
+CHAPTERS = sorted(path.stem for path in (ROOT / "book").glob("*.ipynb"))
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
-
-def test_the_site_is_built():
-    assert PAGES, "The site is not built: run `make book` first."
+#: Contrast of every text of the article with the colour behind it, by the formula of WCAG 2.
+CONTRAST = """() => {
+  const context = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgba = (css) => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = css;
+    context.fillRect(0, 0, 1, 1);
+    return [...context.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = rgba(getComputedStyle(at).backgroundColor);
+      if (colour[3] > 250) return colour;
+    }
+    return [255, 255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.querySelector('article'), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim();
+    const node = walker.currentNode.parentElement;
+    if (!text || !node.checkVisibility() || node.closest('script, style, mjx-assistive-mml, select')) continue;
+    const style = getComputedStyle(node);
+    const ink = node instanceof SVGElement ? style.fill : style.color;
+    const [a, b] = [light(rgba(ink)), light(ground(node))].sort((x, y) => y - x);
+    found.push([(a + 0.05) / (b + 0.05), text.slice(0, 60)]);
+  }
+  return found;
+}"""
 
 
 def test_the_root_leads_to_the_first_page(visit):
@@ -22,7 +56,7 @@ def test_the_root_leads_to_the_first_page(visit):
 
 @pytest.mark.parametrize("path", built_pages())
 def test_page_is_self_contained_and_without_errors(visit, path):
-    visit.go(path)
+    visit.go(path).wait_for_load_state("networkidle")
     foreign = [url for url in visit.requests if not url.startswith((visit.site, "data:", "blob:"))]
     assert foreign == []
     assert visit.errors == []
@@ -31,8 +65,106 @@ def test_page_is_self_contained_and_without_errors(visit, path):
 @pytest.mark.parametrize("path", PAGES)
 def test_formulas_are_typeset(visit, path):
     page = visit.go(path)
-    sources = page.locator(".math").count()
-    assert page.locator("mjx-container").count() >= sources
+    assert page.locator("mjx-container").count() >= page.locator(".math").count()
     assert page.locator("mjx-merror").count() == 0
     text = page.locator("article").inner_text()
     assert not re.search(r"\$\$|\\\(|\\begin\{", text)
+
+
+def test_the_book_has_formulas_at_all(visit):
+    assert visit.go("book/needle.html").locator("mjx-container").count() > 0
+
+
+@pytest.mark.parametrize("theme, width", [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize("path", built_pages())
+def test_no_serious_accessibility_finding(visitor, path, theme, width):
+    page = visitor(theme, width).go(path)
+    page.add_script_tag(path=AXE)
+    findings = page.evaluate("axe.run()")["violations"]
+    grave = [(finding["id"], [node["html"][:200] for node in finding["nodes"]])
+             for finding in findings if finding["impact"] in ("serious", "critical")]
+    assert grave == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_text_stands_out_from_its_ground(visitor, path, theme):
+    page = visitor(theme).go(path)
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    faint = [(round(ratio, 2), text) for ratio, text in page.evaluate(CONTRAST) if ratio < 4.5]
+    assert faint == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_plots_show_on_white_in_dark_mode(visitor, path):
+    for image in visitor("dark").go(path).locator("article .cell_output img").all():
+        assert image.evaluate("node => getComputedStyle(node).backgroundColor") == "rgb(255, 255, 255)"
+        assert image.evaluate("node => getComputedStyle(node).filter") == "none"
+
+
+@pytest.mark.parametrize("path", built_pages())
+def test_nothing_overflows_a_telephone(visitor, path):
+    page = visitor(width=390).go(path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_images_have_alternative_text_and_are_loaded(visit, path):
+    page = visit.go(path)
+    for image in page.locator("article img").all():
+        assert len((image.get_attribute("alt") or "").strip()) >= 15, image.get_attribute("src")
+        assert image.evaluate("node => node.complete && node.naturalWidth > 0")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_figures_of_cells_have_captions(visit, path):
+    page = visit.go(path)
+    for image in page.locator("article .cell_output img").all():
+        caption = image.locator("xpath=ancestor::figure//figcaption")
+        assert caption.count() == 1, image.get_attribute("alt")
+        assert len(caption.inner_text().strip()) >= 20
+
+
+@pytest.mark.parametrize("word, page_found", [("haystack", "needle.html"), ("Duranthon", "bibliography.html")])
+def test_search_finds_a_word(visit, word, page_found):
+    page = visit.page
+    visit.go("book/intro.html")
+    page.locator("button.search-button-field").click()
+    page.locator("input[type=search]:visible").fill(word)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=*")
+    page.locator("#search-results li a").first.wait_for()
+    found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
+    assert any(page_found in href for href in found)
+    assert visit.errors == []
+
+
+def test_search_for_nonsense_finds_nothing(visit):
+    page = visit.go("search.html?q=qzxqzxqzx")
+    page.locator("#search-results p.search-summary", has_text="did not match").wait_for()
+    assert page.locator("#search-results li").count() == 0
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_download_button_gives_the_notebook(visit, chapter):
+    page = visit.go(f"book/{chapter}.html")
+    page.locator(".dropdown-download-buttons > button").click()
+    with page.expect_download() as started:
+        page.locator(".btn-download-source-button").click()
+    given = json.loads(Path(started.value.path()).read_text(encoding="utf8"))
+    stored = json.loads((ROOT / "book" / f"{chapter}.ipynb").read_text(encoding="utf8"))
+    assert given == stored
+    assert started.value.suggested_filename == f"{chapter}.ipynb"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_reads_from_a_file(browser, path):
+    page = browser.new_page()
+    page.goto((SITE / path).as_uri(), wait_until="load")
+    page.evaluate("() => window.MathJax?.startup?.promise")
+    assert page.locator("mjx-container").count() >= page.locator(".math").count()
+    assert page.locator("article h1").first.is_visible()
+    for figure in page.locator(".slr-widget").all():
+        figure.get_by_text("make serve").wait_for()
+        assert figure.locator("table, svg").count() > 0
+    page.close()
