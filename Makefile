@@ -53,7 +53,7 @@ book: execute $(ASSETS)  ## build the site into _build/html
 $(BUILT): $(FRAME) $(PAGES) $(ASSETS)
 	@echo "==> Building the site, warnings are errors"
 	@for file in $(FRAME); do test ! -e $@ -o ! "$$file" -nt $@ || { rm -rf _build; break; }; done
-	@$(BIN)/jupyter-book build . -W --keep-going --quiet || \
+	@$(BIN)/jupyter-book build . -W --keep-going --quiet > /dev/null || \
 		{ rm -rf _build/.doctrees; \
 		  echo "The site was not built: each WARNING above names the file and line to mend."; exit 1; }
 	@$(BIN)/python book/_ext/check_pages.py

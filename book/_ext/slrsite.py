@@ -33,21 +33,16 @@ MENDED = {
 
 def claim_text(claim: dict, *, ledger: bool) -> str:
     """Return the MyST source of one claim: a sentence, the numbers, where it is shown and tested."""
-    number = {key: f"{claim[key]}" for key in ("claimed", "measured") if claim.get(key) is not None}
-    facts = [f"{name}: {value}" for name, value in number.items()]
-    if claim.get("tolerance") is not None:
-        facts.append(f"tolerance: {claim['tolerance']}")
-    rows = [claim["claim"], ""]
-    if claim.get("note"):
-        rows += [claim["note"], ""]
-    if facts:
-        rows += ["; ".join(facts) + ".", ""]
-    where = f"[the chapter](/book/{claim['chapter']})" if ledger else "this chapter"
-    rows.append(f"*Source*: {claim['source']}. *Shown in*: {where}. *Test*: `{claim['test']}`")
+    fields = {name.capitalize(): claim[name] for name in ("claimed", "measured", "tolerance", "note")
+              if name in claim}
+    fields["Source"] = claim["source"]
+    if ledger:
+        fields["Shown in"] = f"{{doc}}`/book/{claim['chapter']}`"
+    fields["Test"] = f"`{claim['test']}`"
+    rows = "\n".join(f":{name}: {str(value).strip()}" for name, value in fields.items())
     label = f"(claim-{claim['id']})=\n" if ledger else ""
-    body = "\n".join(rows)
     return (f"{label}:::{{admonition}} {claim['id']}: {claim['verdict']}\n"
-            f":class: slr-claim slr-{claim['verdict']}\n{body}\n:::\n")
+            f":class: slr-claim slr-{claim['verdict']}\n{claim['claim'].strip()}\n\n{rows}\n:::\n")
 
 
 class Claims(SphinxDirective):

@@ -74,6 +74,13 @@ class Visit:
         self.page.evaluate("() => window.MathJax?.startup?.promise")
         self.page.wait_for_function(
             "() => !document.querySelector('.slr-widget:not([data-mounted])')")
+        # What is folded away must be as readable as the rest.
+        self.page.evaluate("""() => {
+          document.querySelectorAll('article details').forEach((part) => { part.open = true; });
+          document.querySelectorAll('article .toggle-hidden:not(button)').forEach((part) => {
+            part.querySelector('.toggle-button')?.click();
+          });
+        }""")
         # The theme fades colours in; what a reader sees is their end.
         self.page.evaluate("() => document.getAnimations().forEach((fade) => fade.finish())")
         return self.page

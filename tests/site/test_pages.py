@@ -48,6 +48,15 @@ CONTRAST = """() => {
   return found;
 }"""
 
+#: What is wider than a box that neither scrolls nor lets it out, so that its end cannot be read.
+CUT_OFF = """() => [...document.querySelectorAll('article *')].filter((node) =>
+    ['hidden', 'clip'].includes(getComputedStyle(node).overflowX) && node.checkVisibility()
+    && node.clientWidth > 2 && node.scrollWidth > node.clientWidth + 1
+    && !node.closest('.math, svg')).concat(
+    [...document.querySelectorAll('article mjx-container:not([display]) mjx-math')].filter((node) =>
+      node.checkVisibility() && node.getBoundingClientRect().right > innerWidth))
+  .map((node) => node.outerHTML.slice(0, 200))"""
+
 
 def test_the_root_leads_to_the_first_page(visit):
     visit.page.goto(f"{visit.site}/index.html")
@@ -106,6 +115,7 @@ def test_plots_show_on_white_in_dark_mode(visitor, path):
 def test_nothing_overflows_a_telephone(visitor, path):
     page = visitor(width=390).go(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate(CUT_OFF) == []
 
 
 @pytest.mark.parametrize("path", PAGES)
