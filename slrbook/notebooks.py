@@ -234,7 +234,8 @@ async def _run(path: Path, gate: asyncio.Semaphore, threads: dict[str, str]) -> 
 
     name = path.stem
     async with gate:
-        notebook = nbformat.read(path, as_version=4)
+        text = path.read_text(encoding="utf8")
+        notebook = nbformat.reads(text, as_version=4)
         total, number, started = len(code(notebook)), 0, time.perf_counter()
 
         def before(cell: nbformat.NotebookNode, **_: object) -> None:
@@ -253,6 +254,9 @@ async def _run(path: Path, gate: asyncio.Semaphore, threads: dict[str, str]) -> 
         try:
             await client.async_execute(env=os.environ | threads)
             normalise(notebook, name)
+            if path.read_text(encoding="utf8") != text:
+                raise ChapterError(f"{name}: was edited while it ran, and is left as edited. "
+                                   "Run it again.")
             _write(notebook, path)
         except CellExecutionError as error:
             trace = re.sub(r"\x1b\[[0-9;]*m", "", error.traceback)

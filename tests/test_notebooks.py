@@ -148,6 +148,14 @@ def test_a_failing_chapter_stays_as_it_was_and_is_named_with_its_cell(project, c
         "bad.ipynb", "data", "good.ipynb"]
 
 
+def test_a_chapter_that_is_edited_while_it_runs_keeps_the_edit(project, capsys):
+    path = write(project, "one", "import pathlib\npathlib.Path('one.ipynb').open('a').write(' ')")
+    edited = path.read_bytes() + b" "
+    assert main(["execute"]) == 1
+    assert "one: was edited while it ran" in capsys.readouterr().err
+    assert path.read_bytes() == edited
+
+
 def test_a_cell_that_never_ends_is_stopped_and_named(project, monkeypatch, capsys):
     monkeypatch.setattr(notebooks, "CELL_TIMEOUT", 1)
     path = write(project, "slow", "1", "import time\ntime.sleep(60)")
