@@ -268,26 +268,28 @@ def even_log_time(lowest: float, highest: float, count: float, width: float = 1.
     return LogTime(values, np.full_like(values, STEP * stride), stride)
 
 
-def adapted_log_time(log_kernel: np.ndarray, score: np.ndarray, count: float,
+def adapted_log_time(log_kernel: np.ndarray, slope: np.ndarray, count: float,
                      width: float) -> LogTime:
     r"""Gauss-Legendre panels in :math:`\log t`, wide where :math:`\log \phi` is steep.
 
     Parameters
     ----------
-    log_kernel, score : (m,) arrays
-        The increasing function :math:`\log \phi` over the range of a score.
+    log_kernel, slope : (m,) arrays
+        The increasing function :math:`\log \phi` and its slope, over the range of a score.
     count : float
         Number of tokens L.
     width : float
-        Scale on which the largest of the scores varies; the integrand varies over
-        ``width`` times the slope of the kernel, and over 1 at the least.
+        Scale on which the largest of the scores varies. Where the kernel is exponential the
+        integrand varies over ``width`` times its slope; where the slope bends, and at the least,
+        over 1.
 
     Returns
     -------
     LogTime
     """
-    slope = np.gradient(log_kernel, score)
-    density = 1 / np.maximum(1.0, width * slope)
+    with np.errstate(divide="ignore"):  # the distance to the bend, in units of log phi
+        away = 1 - np.log(1 - slope / slope.max())
+    density = 1 / np.maximum(1.0, np.minimum(width * slope, away))
     log_t = np.concatenate([[-log_kernel[-1] - math.log(count) - _NEGLIGIBLE - 4],
                             -log_kernel[::-1], [5 - log_kernel[0]]])
     density = np.concatenate([[1.0], density[::-1], [1.0]])

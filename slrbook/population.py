@@ -447,16 +447,20 @@ def _raise(log_m: np.ndarray, exponent: float) -> np.ndarray:
 _TINY = 1e-20
 
 
-def _score_rule(activation: Activation | _Relu, slope: float, resolution: float, low: float,
-                high: float) -> Nodes:
-    """Panels on [low, high] for the kernel at ``slope * x`` times a law of scale 1/resolution."""
-    sign = math.copysign(1.0, slope)
+def _score_rule(activation: Activation | _Relu, mean: float, slope: float,
+                sharpness: float = 0.0, reach: float = TAIL) -> Nodes:
+    """Panels in z on [-reach, reach] for a standard normal density, the kernel at mean + slope z,
+    and whatever else varies over 1/sharpness."""
+    rate = 1 + sharpness
     if isinstance(activation, _Relu):
-        parts = [adapted_rule(lambda x: resolution * x, low, 0.0),
-                 adapted_rule(lambda x: resolution * x + np.log(x), _TINY, high)]
+        zero = min(max(-mean / slope, -reach), reach)
+        parts = [adapted_rule(lambda z: rate * z, -reach, zero),
+                 adapted_rule(lambda y: rate * y + np.log(y), _TINY, reach - zero + _TINY)]
+        parts[1] = Nodes(parts[1].x + zero, parts[1].w)
         return Nodes(*(np.concatenate(columns) for columns in zip(*parts)))
-    return adapted_rule(lambda x: resolution * x + sign * activation.log_kernel(slope * x),
-                        low, high)
+    sign = math.copysign(1.0, slope)
+    return adapted_rule(lambda z: rate * z + sign * activation.log_kernel(mean + slope * z),
+                        -reach, reach)
 
 
 def _score_transforms(activation: Activation | _Relu, mean: float, std: float, reach: float,
@@ -466,9 +470,9 @@ def _score_transforms(activation: Activation | _Relu, mean: float, std: float, r
         return exponential_transforms(mean, std, grid, count)
     if std == 0:
         return kernel_transforms(activation.log_kernel(np.array([mean])), np.ones(1), grid)
-    rule = _score_rule(activation, 1.0, 1 / std, mean - reach * std, mean + reach * std)
-    weights = rule.w * normal_density((rule.x - mean) / std) / std
-    return kernel_transforms(activation.log_kernel(rule.x), weights, grid)
+    rule = _score_rule(activation, mean, std, reach=reach)
+    return kernel_transforms(activation.log_kernel(mean + std * rule.x),
+                             rule.w * normal_density(rule.x), grid)
 
 
 def _log_time(activation: Activation | _Relu, low: float, high: float, std: float,
@@ -479,8 +483,9 @@ def _log_time(activation: Activation | _Relu, low: float, high: float, std: floa
     width = std / math.sqrt(2 * math.log(count) + 4)  # that of the largest of L scores, or less
     if isinstance(activation, Softmax):
         return even_log_time(low, high, count, width)
-    score = np.linspace(low, high, 1001) if high > low else np.array([low, low + 1e-3])
-    return adapted_log_time(activation.log_kernel(score), score, count, width)
+    score = np.linspace(low, high, 1001)
+    return adapted_log_time(activation.log_kernel(score), activation.log_kernel_slope(score),
+                            count, width)
 
 
 def _spiked_moments(task: SpikedSLR, activation: Activation, mean: float, std: float) -> Moments:
@@ -570,7 +575,7 @@ def _conditional_factors(activation: Activation | _Relu, m: float, spread: float
     if spread == 0:
         noise, weights = np.zeros(1), np.ones(1)
     else:
-        noise = _score_rule(activation, spread, 1.0, -TAIL, TAIL)
+        noise = _score_rule(activation, 0.0, spread)
         noise, weights = noise.x, noise.w * normal_density(noise.x)
     survive, first, complement = (np.zeros((len(log_t), len(chi_star))) for _ in range(3))
     for b, weight in zip(noise, weights):
@@ -586,7 +591,7 @@ def _conditional_factors(activation: Activation | _Relu, m: float, spread: float
 def _argmax_integrals(task: MaxSLR, activation: Activation | _Relu, m: float, spread: float,
                       grid: LogTime) -> dict:
     """(A, 1 - A) for each length at nu = inf: h is chi*, and h_l' < h a running integral."""
-    rule = _score_rule(activation, m, 1.0, -TAIL, TAIL)
+    rule = _score_rule(activation, 0.0, m, sharpness=1.0)  # running integrals interpolate
     density = normal_density(rule.x)
     weight = rule.w * density
     totals = {float(n): np.zeros(2) for n in task.length.values}
@@ -608,7 +613,7 @@ def _argmax_integrals(task: MaxSLR, activation: Activation | _Relu, m: float, sp
 def _gumbel_integrals(task: MaxSLR, activation: Activation | _Relu, m: float, spread: float,
                       grid: LogTime) -> dict:
     """(A, 1 - A) for each length at finite nu, with log s = -nu h as second Laplace variable."""
-    rule = _score_rule(activation, m, 1.0 + task.nu, -TAIL, TAIL)
+    rule = _score_rule(activation, 0.0, m, sharpness=task.nu)
     weight = rule.w * normal_density(rule.x)
     times = _log_time(Softmax(), -TAIL * task.nu, TAIL * task.nu, task.nu,
                       float(task.length.max))
