@@ -51,12 +51,11 @@ function render({ model, el }) {
     });
     layer.append(svg("text", { x: sx(location + 1), y: sy(posterior[location]) - 6,
       class: "slr-tick" }, "relevant"));
-    const first = posterior[location] === Math.max(...posterior);
+    const highest = posterior[location] === Math.max(...posterior);
     const error = 1 - posterior.reduce((total, p) => total + p * p, 0);
     const text = (value) => tickLabel(Number(value.toFixed(3)));
-    summary.textContent = `The relevant token (${location + 1}) has posterior ${text(posterior[location])} `
-      + `and is ${first ? "" : "not "}the most probable. `
-      + `Without label noise, the best reader's expected squared error on this sequence is ${text(error)}.`;
+    summary.textContent = `Relevant: token ${location + 1}, posterior ${text(posterior[location])} `
+      + `(${highest ? "the" : "not the"} highest). Expected squared error: ${text(error)}.`;
     above.describe(`Key scores of ${scores.length} tokens; the relevant one, ${location + 1}, `
       + `has ${text(scores[location])}.`);
     below.describe(`Bars of the location posterior. ${summary.textContent}`);
