@@ -1,5 +1,10 @@
 """Single-location regression: what softmax attention buys, computed."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .activations import Erf as Erf, Linear as Linear, Softmax as Softmax, Softplus as Softplus
 from .population import (
     PopulationRisk as PopulationRisk,
@@ -10,3 +15,15 @@ from .population import (
     risk_at as risk_at,
 )
 from .tasks import MaxSLR as MaxSLR, Sequences as Sequences, SpikedSLR as SpikedSLR
+
+if TYPE_CHECKING:
+    from .erm import Fit as Fit, fit_erm as fit_erm, generalization_error as generalization_error
+
+# torch takes seconds to import, and most of the package does without
+_ON_DEMAND = {"Fit": "erm", "fit_erm": "erm", "generalization_error": "erm"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'slrbook' has no attribute {name!r}")
+    return getattr(import_module(f".{_ON_DEMAND[name]}", __name__), name)
