@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from slrbook import Linear, MaxSLR, Softmax, SpikedSLR, population_risk
+from slrbook import Linear, MaxSLR, Softmax, SpikedSLR, bayes_risk, population_risk
 from slrbook.widgets import Posterior
 
 MIXED = {2: 1 / 3, 4: 1 / 3, 8: 1 / 3}
@@ -135,6 +135,15 @@ def test_tokens_alone_betray_the_key_in_the_spiked_task_only():
     signal = nu / length**2
     assert cosine[SpikedSLR] == pytest.approx(signal / (signal + dim / (n * length)), abs=0.01)
     assert cosine[MaxSLR] < 0.03  # 1/D on average, were the mean a random direction
+
+
+@pytest.mark.parametrize("kind, nu", [(SpikedSLR, 0.5), (SpikedSLR, 5), (MaxSLR, 0.5), (MaxSLR, 3)])
+def test_the_best_reader_gains_from_variable_length(kind, nu):
+    fixed, varied, extreme = (bayes_risk(kind(nu, length))
+                              for length in (2, {1: 1 / 3, 2: 1 / 3, 3: 1 / 3}, {1: 0.5, 3: 0.5}))
+    assert fixed > varied > extreme
+    by_length = np.array([bayes_risk(kind(nu, length)) for length in range(1, 30)])
+    assert np.all(np.diff(by_length) > 0) and np.all(np.diff(by_length, 2) < 0)
 
 
 @pytest.mark.parametrize("task", ["spiked", "max"])
