@@ -747,21 +747,28 @@ def _best_scale(task: Task, activation: Softplus | Erf) -> tuple[float, Moments]
     def loss(log_scale: float) -> float:
         return _loss(attention_moments(task, activation, math.exp(log_scale)))
 
-    grid = _log_scales(task, per_decade=3)
-    best = int(np.argmin([loss(point) for point in grid]))
-    bracket = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    polished = minimize_scalar(loss, bounds=bracket, method="bounded", options={"xatol": 1e-6})
+    # normalised weights are never sharper than softmax's at the same scale: start near c_nu
+    low = 0.1 * min(1.0, task.key_scale) if activation.normalised else 0.01
+    grid = _log_scales(task, low, per_decade=3)
+    values = [loss(point) for point in grid]
+    best = int(np.argmin(values))
     ends = [(scale, attention_moments(task, activation, scale))
-            for scale in (0.0, math.exp(polished.x))]
+            for scale in (0.0, math.exp(grid[best]))]
     ends.append((math.inf, _infinite_scale_moments(task, activation)))
+    if best < len(grid) - 1 or _loss(ends[-1][1]) > values[best]:
+        # the risk is flat at its minimum: 3e-5 in the scale is 1e-9 in the risk
+        around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        scale = math.exp(minimize_scalar(loss, bounds=around, method="bounded",
+                                         options={"xatol": 3e-5}).x)
+        ends.append((scale, attention_moments(task, activation, scale)))
     return min(ends, key=lambda end: _loss(end[1]))
 
 
-def _log_scales(task: Task, per_decade: int) -> np.ndarray:
+def _log_scales(task: Task, low: float, per_decade: int) -> np.ndarray:
     """Logarithms of the key scales to look at: to 100, and well past the posterior's."""
     past = 30 * task.key_scale if isinstance(task, SpikedSLR) else 3 * task.key_scale
-    top = math.log10(max(100.0, past if math.isfinite(past) else 0.0))
-    return np.log(10) * np.linspace(-2.0, top, math.ceil(per_decade * (top + 2)) + 1)
+    top = max(100.0, past if math.isfinite(past) else 0.0)
+    return np.linspace(math.log(low), math.log(top), math.ceil(per_decade * math.log10(top / low)))
 
 
 def _infinite_scale_moments(task: Task, activation: Softplus | Erf) -> Moments:
@@ -786,7 +793,7 @@ def _best_erf(task: Task) -> tuple[float, float, Moments]:
     def moments(point: np.ndarray) -> Moments:
         return _elementwise_moments(task, Erf(float(point[1])), math.exp(point[0]), 0.0)
 
-    corners = [(log_scale, offset) for log_scale in _log_scales(task, per_decade=5)
+    corners = [(log_scale, offset) for log_scale in _log_scales(task, 0.01, per_decade=5)
                for offset in np.linspace(-8.0, 4.0, 25)]
     starts = sorted(corners, key=lambda point: _loss(moments(point)))[:3]
     runs = [minimize(lambda point: _loss(moments(point)), start, method="Nelder-Mead",
