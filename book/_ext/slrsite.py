@@ -26,6 +26,8 @@ MENDED = {
     # The button's name must hold the text that is seen on it, so it is left to that text.
     'search-button-field search-button__button" title="Search" aria-label="Search"':
         'search-button-field search-button__button" title="Search"',
+    # Here too: the summary says "Show code cell source".
+    '<summary aria-label="Toggle hidden content">': '<summary>',
     # A list role is wrong here: the children are not list items.
     '<div role="list" class="citation-list">': '<div class="citation-list">',
 }
