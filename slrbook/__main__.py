@@ -1,4 +1,4 @@
-"""``python -m slrbook``: run the chapters of the book."""
+"""``python -m slrbook``: run the chapters of the book, regenerate its published results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,18 @@ def _execute(arguments: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _data(_: argparse.Namespace) -> int:
-    print("There are no published results yet.")
+def _data(arguments: argparse.Namespace) -> int:
+    from . import published  # imports torch
+
+    known = {study.name: study for study in published.STUDIES}
+    unknown = [name for name in arguments.studies if name not in known]
+    if unknown:
+        print(f"No such result: {', '.join(unknown)}. There are: {', '.join(known)}.",
+              file=sys.stderr)
+        return 2
+    for name in arguments.studies or known:
+        done = published.regenerate(known[name], jobs=arguments.jobs)
+        print(f"{name}: {'written' if done else 'up to date'}.")
     return 0
 
 
@@ -47,7 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_argument("--all", action="store_true", help="run also those that are up to date")
     run.add_argument("--check", action="store_true", help="run nothing; exit 1 naming the stale")
     run.set_defaults(action=_execute)
-    data = commands.add_parser("data", help="regenerate the published results")
+    data = commands.add_parser("data", help="regenerate the published results; resumes")
+    data.add_argument("studies", nargs="*", help="names of results; all by default")
+    data.add_argument("--jobs", type=int, default=-1, help="processes; all cores by default")
     data.set_defaults(action=_data)
     chosen = parser.parse_args(arguments)
     return chosen.action(chosen)
