@@ -22,7 +22,7 @@ Task = SpikedSLR | MaxSLR
 #: Previous iterates that an accelerated step combines.
 _DEPTH = 6
 #: Less damping than this is no progress.
-_LEAST_DAMPING = 1e-3
+_LEAST_DAMPING = 1e-4
 #: Above this residual every evaluation looks for lower minima of the proximal step.
 _ROUGH = 1e-3
 #: Sobol dimensions that scipy offers allow this length and no more.
@@ -44,10 +44,6 @@ class ConvergenceError(RuntimeError):
         super().__init__(message)
         self.reason = reason
         self.state = state
-
-
-class Unphysical(ArithmeticError):
-    """An update left the domain of the order parameters; the text says how."""
 
 
 class Draws(NamedTuple):
@@ -151,21 +147,22 @@ class Iteration(NamedTuple):
     reason: str  # empty if converged
 
 
-def solve(update: Callable[[np.ndarray, bool], np.ndarray], x: np.ndarray,
+def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.ndarray,
           physical: Callable[[np.ndarray], bool], *, tolerance: float,
           max_iterations: int) -> Iteration:
     r"""Solve :math:`x = F(x)` by Anderson acceleration, falling back on damped steps.
 
-    The residual is :math:`\max_i |F_i(x) - x_i| / \max(1, |x_i|)`. A step that leaves the domain
-    or after which the residual grows threefold is taken back: the iteration restarts from the
-    best point with half the damping. The domain is convex, so damped steps stay inside.
+    Each step combines the last points so that their combined step :math:`F(x) - x` is smallest,
+    and moves on by that step times a damping. Where the residual grows tenfold, the next step
+    starts from the best point with half the damping; after three such failures in a row, without
+    memory. The domain is convex, so that a damped step from inside can stay inside.
 
     Parameters
     ----------
     update : callable
-        ``update(x, search)`` returns F(x), or raises ``Unphysical``. With ``search`` False it may
-        follow the minima of the proximal step that it found before; the point that is returned
-        was tested with ``search`` True.
+        ``update(x, search)`` returns F(x) and the residual at x, a finite number. With ``search``
+        False it may follow the minima of the proximal step that it found before; a solution is
+        tested with ``search`` True.
     x : (d,) array
         The start.
     physical : callable
@@ -181,43 +178,46 @@ def solve(update: Callable[[np.ndarray, bool], np.ndarray], x: np.ndarray,
 
     Examples
     --------
-    >>> end = solve(lambda x, search: np.cos(x), np.array([1.0]), lambda x: True,
-    ...             tolerance=1e-12, max_iterations=20)
+    >>> end = solve(lambda x, search: (np.cos(x), float(abs(np.cos(x) - x)[0])), np.array([1.0]),
+    ...             lambda x: True, tolerance=1e-12, max_iterations=20)
     >>> round(float(end.x[0]), 10), end.reason
     (0.7390851332, '')
     """
-    history = []  # points and steps F(x) - x
-    best, best_step, best_residual = x, None, math.inf
-    damping, search, rejected = 1.0, True, ""
+    history = []  # points, and their steps F(x) - x
+    best, best_residual = None, math.inf
+    damping, failures, search = 1.0, 0, True
+    reason = "the limit on iterations was reached"
     for iteration in range(1, max_iterations + 1):
-        try:
-            step = update(x, search) - x
-            residual = _size(step, x)
-        except Unphysical as error:
-            rejected, residual = str(error), math.inf
+        ahead, residual = update(x, search)
+        if not (math.isfinite(residual) and np.isfinite(ahead).all()):
+            raise ArithmeticError(f"the update at {x} is not finite: {ahead}")
         if residual <= tolerance:
             if search:
                 return Iteration(x, residual, iteration, "")
-            search, history, best_residual = True, [], math.inf  # once more, without memory
+            search, history, best_residual = True, [], math.inf  # the same point, without memory
             continue
-        if residual == math.inf or residual > 3 * best_residual:
-            if best_step is None:
-                return Iteration(x, residual, iteration, rejected)
+        history = [*history[-_DEPTH:], (x, ahead - x)]
+        if residual > 10 * best_residual:
+            failures += 1
             damping /= 2
             if damping < _LEAST_DAMPING:
-                return Iteration(best, best_residual, iteration,
-                                 rejected or "no damped step lowers the residual")
-            history, search = [(best, best_step)], True
-            x = best + damping * best_step
-            continue
-        if residual < best_residual:
-            best, best_step, best_residual = x, step, residual
-        damping = min(1.0, 1.5 * damping)
-        history = [*history[-_DEPTH:], (x, step)]
+                reason = "no damped step lowers the residual"
+                break
+            others = [pair for pair in history if pair is not best]
+            history = [best] if failures % 3 == 0 else [*others, best]
+        else:
+            failures = 0
+            damping = min(1.0, 1.5 * damping)
+            if residual < best_residual:
+                best, best_residual = history[-1], residual
         search = residual > _ROUGH
-        ahead = _accelerate(history)
-        x = ahead if physical(ahead) else x + damping * step
-    return Iteration(best, best_residual, max_iterations, "the limit on iterations was reached")
+        anchor, step = history[-1]
+        x = _accelerate(history, damping)
+        length = damping
+        while not physical(x):
+            x = anchor + length * step
+            length /= 2
+    return Iteration(best[0], best_residual, iteration, reason)
 
 
 def mean_and_error(rows: list[list[float]]) -> tuple[list[float], list[float]]:
@@ -239,19 +239,13 @@ def summary(ends: list[Iteration], tolerance: float) -> tuple[str, float, str]:
         "or raise max_iterations or the tolerance.")
 
 
-def _size(step: np.ndarray, x: np.ndarray) -> float:
-    if not np.isfinite(step).all():
-        raise Unphysical("the update gave a number that is not finite")
-    return float(np.max(np.abs(step) / np.maximum(1, np.abs(x))))
-
-
-def _accelerate(history: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The combination of the last points whose combined step is smallest, moved by that step."""
+def _accelerate(history: list[tuple[np.ndarray, np.ndarray]], damping: float) -> np.ndarray:
+    """The combination of points whose combined step is smallest, moved by that step."""
     x, step = history[-1]
     if len(history) == 1:
-        return x + step
+        return x + damping * step
     moves = np.array([x - point for point, _ in history[:-1]]).T
     turns = np.array([step - other for _, other in history[:-1]]).T
     scale = 1 / np.maximum(1, np.abs(x))
     weights = np.linalg.lstsq(scale[:, None] * turns, scale * step, rcond=1e-8)[0]
-    return x + step - (moves + turns) @ weights
+    return x + damping * step - (moves + damping * turns) @ weights

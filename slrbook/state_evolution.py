@@ -32,8 +32,9 @@ from tqdm import tqdm
 
 from . import _checks
 from .activations import Activation, as_activation
-from .fixed_point import (ConvergenceError, Draws, Task, Unphysical, check_numerics, check_task,
-                          draw, mean_and_error, scales, solve, summary)
+from .bayes_limit import BayesLimit as BayesLimit, solve_bayes as solve_bayes
+from .fixed_point import (ConvergenceError, Draws, Task, check_numerics, check_task, draw,
+                          mean_and_error, scales, solve, summary)
 from .proximal import encode, proximal_sums
 from .tasks import MaxSLR, SpikedSLR
 
@@ -154,21 +155,14 @@ class ErmEquations:
                 Conjugate(a * hm_v, a * ff_v, -a * (slope_0 + slope_v)))
 
     def overlaps(self, key: Conjugate, value: Conjugate) -> tuple[Overlap, Overlap]:
-        r"""The overlaps at given conjugate parameters.
+        r"""The overlaps at given conjugate parameters with :math:`r + \hat V > 0`."""
+        return tuple(Overlap(hm / (r + hV), (hm**2 + hq) / (r + hV) ** 2, 1 / (r + hV))
+                     for r, (hm, hq, hV) in zip(self.ridge, (key, value)))
 
-        Raises
-        ------
-        Unphysical
-            If :math:`r + \hat V \le 0`: the variance would not be positive.
-        """
-        result = []
-        for name, ridge, (hm, hq, hV) in zip("kv", self.ridge, (key, value)):
-            if not ridge + hV > 0:
-                raise Unphysical(f"V_{name} = 1/(r + hV) would be negative: r + hV = "
-                                 f"{ridge + hV:.3g}")
-            V = 1 / (ridge + hV)
-            result.append(Overlap(hm * V, (hm**2 + hq) * V**2, V))
-        return tuple(result)
+    def conjugates(self, key: Overlap, value: Overlap) -> tuple[Conjugate, Conjugate]:
+        """The inverse of ``overlaps``."""
+        return tuple(Conjugate(m / V, (q - m**2) / V**2, 1 / V - r)
+                     for r, (m, q, V) in zip(self.ridge, (key, value)))
 
     def free_energy(self, key: Overlap, value: Overlap, key_hat: Conjugate,
                     value_hat: Conjugate, *, search: bool = False) -> float:
@@ -204,15 +198,31 @@ class ErmEquations:
             power += part.probability * (weights**2).sum(axis=1).mean()
         return float(self.noise**2 + 1 - 2 * value.m * signal + value.q * power)
 
-    def update(self, x: np.ndarray, search: bool = True) -> np.ndarray:
-        """One step of the iteration on ``(m_k, q_k, V_k, m_v, q_v, V_v)``."""
-        key, value = self.overlaps(*self.hats(Overlap(*x[:3]), Overlap(*x[3:]), search=search))
-        return np.array([*key, *value])
+    def update(self, x: np.ndarray, search: bool) -> tuple[np.ndarray, float]:
+        """One step of the iteration on the six conjugate parameters, and the residual at x.
+
+        The iteration runs on conjugate parameters because their domain is convex and every point
+        of it has an image. The residual is the largest relative change of the six of them and of
+        the six overlaps (absolute below 1).
+        """
+        before = self.overlaps(x[:3], x[3:])
+        hats = self.hats(*before, search=search)
+        new = np.array(hats).ravel()
+        residual = _change(x, new)
+        if self.physical(new):
+            residual = max(residual, _change(np.ravel(before), np.ravel(self.overlaps(*hats))))
+        else:  # the image has no overlaps: far from a solution
+            residual = max(residual, 1.0)
+        return new, residual
+
+    def physical(self, x: np.ndarray) -> bool:
+        """Whether conjugate parameters have overlaps with q >= m**2 and V > 0."""
+        return bool(x[1] >= 0 and x[4] >= 0 and self.ridge[0] + x[2] > 0
+                    and self.ridge[1] + x[5] > 0)
 
 
-def _physical(x: np.ndarray) -> bool:
-    m_k, q_k, V_k, m_v, q_v, V_v = x
-    return bool(q_k >= m_k**2 and q_v >= m_v**2 and V_k > 0 and V_v > 0)
+def _change(old: np.ndarray, new: np.ndarray) -> float:
+    return float(np.max(np.abs(new - old) / np.maximum(1, np.abs(old))))
 
 
 @dataclass(frozen=True)
@@ -344,7 +354,7 @@ def solve_erm(task: Task, activation: str | Activation, *, alpha: float,
                                  samples=samples, seed=seed + scramble)
         if x is None:
             x = _start(start, equations)
-        end = solve(equations.update, x, _physical, tolerance=tolerance,
+        end = solve(equations.update, x, equations.physical, tolerance=tolerance,
                     max_iterations=max_iterations)
         ends.append(end)
         rows.append(_measure(equations, end.x))
@@ -365,27 +375,31 @@ def solve_erm(task: Task, activation: str | Activation, *, alpha: float,
 
 def _measure(equations: ErmEquations, x: np.ndarray) -> list[float]:
     """Risk, training loss, free energy and the six overlaps at a solution."""
-    key, value = Overlap(*x[:3]), Overlap(*x[3:])
-    hats = equations.hats(key, value, search=False)
+    key, value = equations.overlaps(x[:3], x[3:])
     return [equations.risk(key, value), equations.train_loss(key, value),
-            equations.free_energy(key, value, *hats), *x]
+            equations.free_energy(key, value, x[:3], x[3:]), *key, *value]
 
 
 def _start(start: Start, equations: ErmEquations) -> np.ndarray:
-    """The six numbers to start from."""
-    if isinstance(start, ErmLimit):
-        return np.array([*start.key, *start.value])
+    """The six conjugate parameters to start from."""
     if isinstance(start, str):
         _checks.choice("start", start, ("informed", "uninformed"))
-        m, q = (1.0, 1.1) if start == "informed" else (0.01, 0.1)
-        return np.array([number for ridge in equations.ridge
-                         for number in (m, q, 1 / (ridge + equations.alpha / 4))])
-    x = np.array(start, dtype=float)
-    if x.shape != (6,) or not np.isfinite(x).all() or not _physical(x):
-        raise ValueError("start must be 'informed', 'uninformed', an ErmLimit, or six numbers "
-                         "(m_k, q_k, V_k, m_v, q_v, V_v) with q >= m**2 and V > 0; "
-                         f"got {start!r}")
-    return x
+        if start == "informed":
+            overlaps = [Overlap(1.0, 1.1, 1 / (ridge + equations.alpha / 4))
+                        for ridge in equations.ridge]
+        else:
+            overlaps = [Overlap(0.01, 0.1, 1 / ridge) for ridge in equations.ridge]
+    elif isinstance(start, ErmLimit):
+        overlaps = [start.key, start.value]
+    else:
+        x = np.array(start, dtype=float)
+        if x.shape != (6,) or not np.isfinite(x).all() or not all(
+                q >= m**2 and V > 0 for m, q, V in x.reshape(2, 3)):
+            raise ValueError("start must be 'informed', 'uninformed', an ErmLimit, or six numbers "
+                             "(m_k, q_k, V_k, m_v, q_v, V_v) with q >= m**2 and V > 0; "
+                             f"got {start!r}")
+        overlaps = x.reshape(2, 3)
+    return np.ravel(equations.conjugates(*overlaps))
 
 
 def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
@@ -436,14 +450,14 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
                             samples=samples, seed=seed)
 
     def end(system: ErmEquations, x: np.ndarray) -> np.ndarray | None:
-        stop = solve(system.update, x, _physical, tolerance=tolerance,
+        stop = solve(system.update, x, system.physical, tolerance=tolerance,
                      max_iterations=max_iterations)
         return None if stop.reason else stop.x
 
     ridges = _check_ridge(ridge)
     here = equations()
     informed, uninformed = _start("informed", here), _start("uninformed", here)
-    starts = [informed, uninformed, informed * [-1, 1, 1, -1, 1, 1]]
+    starts = [informed, uninformed, informed * [-1, 1, 1, -1, 1, 1]]  # both overlaps negative
     factors = [2.0**power for power in (5, 4, 3, 2, 1)]
     for path in ([equations(more_samples=factor) for factor in factors],
                  [equations(more_ridge=factor) for factor in factors]):
@@ -460,8 +474,9 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
             ends.append(x)
     found = []
     for x in ends:
-        limit = solve_erm(task, activation, alpha=alpha, ridge=ridge, noise=noise, start=x,
-                          strict=False, **numerics)
+        overlaps = np.ravel(here.overlaps(x[:3], x[3:]))
+        limit = solve_erm(task, activation, alpha=alpha, ridge=ridge, noise=noise,
+                          start=overlaps, strict=False, **numerics)
         if limit.converged and not any(_same(limit, other) for other in found):
             found.append(limit)
     if not found:
