@@ -39,7 +39,8 @@ def site() -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.fixture(scope="session")
+# One browser a file: while it is open, its event loop runs, and no other test could run its own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless browser: without one these tests are skipped, on CI they fail."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -76,7 +77,7 @@ class Visit:
             "() => !document.querySelector('.slr-widget:not([data-mounted])')")
         # What is folded away must be as readable as the rest.
         self.page.evaluate("""() => {
-          document.querySelectorAll('article details').forEach((part) => { part.open = true; });
+          document.querySelectorAll('article details > summary').forEach((part) => part.click());
           document.querySelectorAll('article .toggle-hidden:not(button)').forEach((part) => {
             part.querySelector('.toggle-button')?.click();
           });

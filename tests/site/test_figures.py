@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from conftest import SITE, built_pages
 from slrbook import Erf, Linear, Softmax, Softplus, widgets
-from slrbook.widgets import Attention
 from slrbook.widgets._figure import Figure
 
 KERNELS = {"softmax": Softmax(), "linear": Linear(), "erf": Erf(0.0), "softplus": Softplus()}
@@ -51,12 +51,20 @@ def test_attention_draws_the_weights_of_the_package(visit, activation):
         np.testing.assert_allclose(drawn(page), expected, rtol=1e-6, atol=1e-12)
 
 
-def test_the_module_given_to_jupyterlab_draws_the_same(visit):
-    figure = Attention([0.3, -1.2, 2.0, 0.1], relevant=2, scale=1.5, activation="softplus")
-    page = visit.go("book/intro.html")
-    page.evaluate(MOUNT, [figure._esm, figure.state()])
-    np.testing.assert_allclose(drawn(page), figure.weights(), rtol=1e-6)
-    assert visit.errors == []
+@pytest.mark.parametrize("path", WITH_FIGURE)
+def test_the_module_given_to_jupyterlab_draws_the_same(visitor, path):
+    def picture(place) -> list[str]:
+        return [re.sub(r' (id|aria-labelledby)="[^"]*"', "", plot.inner_html())
+                for plot in place.locator("svg.slr-plot").all()]
+
+    site, lab = visitor(), visitor()
+    lab.page.goto(f"{lab.site}/book/intro.html")
+    for place in site.go(path).locator(".slr-widget").all():
+        figure, = [figure for figure in FIGURES
+                   if figure._module == place.get_attribute("data-module")]
+        lab.page.evaluate(MOUNT, [figure._esm, json.loads(place.get_attribute("data-state"))])
+        assert picture(lab.page.locator("body")) == picture(place) != []
+    assert lab.errors == []
 
 
 @pytest.mark.parametrize("path", WITH_FIGURE)

@@ -72,7 +72,7 @@ def test_every_page_of_the_table_of_contents_exists_and_no_other():
         elif isinstance(entry, list):
             waiting += entry
     built = {page.removesuffix(".html") for page in built_pages()}
-    assert built - {"genindex", "search"} == listed
+    assert built - {"search"} == listed
 
 
 def test_every_chapter_is_in_the_table_of_contents():
