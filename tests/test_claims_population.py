@@ -115,7 +115,7 @@ def test_linear_attention_in_the_max_task():
         risks.append(population_risk(task, "linear").risk)
         assert risks[-1] == pytest.approx(1 - (1 + expected_maximum(length) ** 2) / length, abs=1e-8)
         assert population_risk(task, "softmax").risk == 0
-        assert risk_at(task, "softmax", 1000.0) < 0.02
+        assert risk_at(task, "softmax", 100.0) < 0.02
     assert risks == sorted(risks) and risks[-1] > 0.998
     for nu in (0.3, 3, 20):
         for law in (2, 10, UNIFORM):
@@ -157,3 +157,179 @@ def test_positive_terms_keep_the_digits():
         assert deficit / B == pytest.approx(two_tokens(nu), rel=1e-12)
         if nu >= 130:
             assert abs((1 - A * A / B) / two_tokens(nu) - 1) > 0.1
+
+
+# Nishimori optimality
+
+MIXED = {1: 0.2, 4: 0.5, 30: 0.3}
+
+
+def projections(data):
+    scale = math.sqrt(data.key_star.size)
+    return data.tokens @ data.key_star / scale, data.tokens @ data.value_star / scale
+
+
+def mean_se(x):
+    return x.mean(), x.std() / math.sqrt(len(x))
+
+
+@pytest.mark.parametrize("task", [SpikedSLR(5, 10), SpikedSLR(5, MIXED), MaxSLR(3, 10),
+                                  MaxSLR(3, MIXED)])
+def test_softmax_attains_the_bayes_risk(task):
+    assert risk_at(task, "softmax", task.key_scale) == pytest.approx(bayes_risk(task), abs=1e-12)
+    for factor in (0.1, 0.5, 0.8, 0.95, 1.05, 1.25, 2, 10):
+        assert risk_at(task, "softmax", factor * task.key_scale) > bayes_risk(task)
+    data = task.sample(20_000, 10, rng=31)
+    chi, z = projections(data)
+    p = Softmax()(task.key_scale * chi, data.mask)
+    error, se = mean_se((data.label - (p * z).sum(axis=1)) ** 2)
+    assert abs(error - bayes_risk(task)) < 4 * se
+    for name, activation in (("linear", Linear()), ("softplus", Softplus())):
+        best = population_risk(task, name)
+        w = best.value_scale * activation(best.key_scale * chi, data.mask)
+        distance, se = mean_se(np.square(w - p).sum(axis=1))
+        assert abs(distance - (best.risk - bayes_risk(task))) < 4 * se
+
+
+@pytest.mark.parametrize("task", [SpikedSLR(0.5, 2), SpikedSLR(5, 10), SpikedSLR(5, MIXED),
+                                  SpikedSLR(20, 10**6), MaxSLR(0.5, 3), MaxSLR(3, 10),
+                                  MaxSLR(3, MIXED), MaxSLR(10, 1000)])
+def test_nishimori_identities(task):
+    A, B, _ = attention_moments(task, "softmax", task.key_scale)
+    assert abs(A - B) < 1e-13
+    for factor, sign in ((0.3, 1), (0.8, 1), (1.3, -1), (3, -1)):
+        A, B, _ = attention_moments(task, "softmax", factor * task.key_scale)
+        assert sign * (A - B) > 1e-4
+    if task.length.max > 100:
+        return
+    data = task.sample(40_000, 2, rng=32)
+    chi, _ = projections(data)
+    rows = np.arange(len(chi))
+    for factor in (1, 2):
+        p = Softmax()(factor * task.key_scale * chi, data.mask)
+        for f in (p, chi, chi**2):
+            mean, se = mean_se(f[rows, data.location] - (p * f).sum(axis=1))
+            if factor == 1:
+                assert abs(mean) < 4 * se
+            elif f is not chi**2 and task.nu > 2:
+                assert abs(mean) > 40 * se
+
+
+@pytest.mark.parametrize("kind", [SpikedSLR, MaxSLR])
+def test_linear_attention_stays_above_bayes(kind):
+    for length in (2, 10, 100, UNIFORM):
+        for nu in (0.01, 0.05, 0.3, 1, 5, 20, 100):
+            linear = population_risk(kind(nu, length), "linear").risk
+            assert linear > bayes_risk(kind(nu, length)) * (1 + 1e-9)
+    gap = [population_risk(SpikedSLR(nu, 10), "linear").risk - bayes_risk(SpikedSLR(nu, 10))
+           for nu in (0.05, 11, 100)]
+    assert gap == pytest.approx([5.3e-4, 0.364, 0.090], abs=5e-4)
+
+
+def test_many_linear_heads_are_one():
+    def features(data):  # all that a sum of linear heads can form
+        x = data.tokens
+        products = np.einsum("nli,nlj->nij", x, x)[:, *np.triu_indices(4)]
+        return np.column_stack([x.sum(axis=1), products])
+
+    for task in (SpikedSLR(5, 10), MaxSLR(3, 5)):
+        train = task.sample(100_000, 4, rng=33)
+        test = task.sample(100_000, 4, rng=34, teacher=(train.key_star, train.value_star))
+        fit = np.linalg.lstsq(features(train), train.label)[0]
+        risk, se = mean_se((test.label - features(test) @ fit) ** 2)
+        assert abs(risk - population_risk(task, "linear").risk) < 4 * se
+
+
+def judge(task):
+    """The posterior of a token given its own score, in the spiked task."""
+    return lambda x: expit(math.sqrt(task.nu) * x - task.nu / 2 - math.log(task.length.mean - 1))
+
+
+def token_risk(task):
+    top = math.sqrt(task.nu)
+    return quad(lambda x: density(x - top) * (1 - judge(task)(x)), -12, top + 12,
+                points=sorted((top / 2, top)), epsabs=0, epsrel=1e-10, limit=400)[0]
+
+
+def test_the_best_weight_given_the_own_score():
+    for nu, length, values in ((5, 10, (0.45732, 0.45764, 0.35981)),
+                               (20, 10**6, (0.7859, 0.7866, 0.7730))):
+        task = SpikedSLR(nu, length)
+        best = token_risk(task)
+        erf = population_risk(task, "erf").risk
+        linear = population_risk(task, "linear").risk
+        assert (best, erf, bayes_risk(task)) == pytest.approx(values, abs=7e-5)
+        assert bayes_risk(task) < best < erf < linear
+    for task, weigh, risk in (
+            (SpikedSLR(5, 10), judge(SpikedSLR(5, 10)), token_risk(SpikedSLR(5, 10))),
+            (SpikedSLR(5, MIXED), judge(SpikedSLR(5, MIXED)), token_risk(SpikedSLR(5, MIXED))),
+            (MaxSLR(INF, 10), lambda x: ndtr(x) ** 9, 9 / 19)):
+        data = task.sample(40_000, 2, rng=35)
+        chi, z = projections(data)
+        w = np.where(data.mask, weigh(chi), 0)
+        error, se = mean_se((data.label - (w * z).sum(axis=1)) ** 2)
+        assert abs(error - risk) < 4 * se
+        identity, se = mean_se(w[np.arange(len(w)), data.location] - np.square(w).sum(axis=1))
+        assert abs(identity) < 4 * se
+    for length in (2, 10, 1000):
+        bound = (length - 1) / (2 * length - 1)
+        erf = population_risk(MaxSLR(INF, length), "erf").risk
+        assert bound - 1e-9 < erf < bound * 1.002
+    for length in (2, 10):  # half the exponent of softmax
+        ratios = [token_risk(SpikedSLR(nu, length)) / (
+            math.sqrt(math.pi * (length - 1) / (2 * nu)) * math.exp(-nu / 8)) for nu in (80, 320)]
+        assert ratios[0] < ratios[1] and ratios[1] == pytest.approx(1, abs=0.03)
+
+
+def test_what_a_wrong_temperature_costs():
+    def cost(r):
+        s = 1 / (2 * r)
+        return 4 / math.pi if s == 1 else 4 * s * (1 - s) / math.sin(math.pi * s)
+
+    assert cost(2) == pytest.approx(1.0607, abs=5e-5)
+    for length in (2, 3, 10):
+        for r in (0.5, 0.8, 1, 1.25, 2, 4, 16):
+            task = SpikedSLR(1000, length)
+            ratio = risk_at(task, "softmax", r * task.key_scale) / bayes_risk(task)
+            assert ratio == pytest.approx(cost(r), rel=2e-3)
+    for r in (0.1, 0.15, 0.2):
+        logs = [math.log(risk_at(SpikedSLR(nu, 2), "softmax", r * math.sqrt(nu)))
+                for nu in (150, 200)]
+        assert (logs[0] - logs[1]) / 50 == pytest.approx(2 * r * (1 - 2 * r), abs=2e-3)
+    task = MaxSLR(30, 2)
+    for r in (0.25, 0.5, 2, 4):
+        limit = quad(lambda h: 2 / (1 + math.exp(min(r * h, 300))) ** 2 / (1 + math.exp(-h)),
+                     -60, 60 + 40 / r, limit=400)[0]
+        ratio = risk_at(task, "softmax", r * 30) / bayes_risk(task)
+        assert ratio == pytest.approx(limit, rel=0.02)
+
+
+# The interactive figures
+
+@pytest.mark.parametrize("wrong, message", [
+    ({"task": "both"}, "task must be one of spiked, max; got 'both'"),
+    ({"length": 4}, r"length must be one of \(2, 3, .*\), got 4"),
+    ({"index": 61}, "index must lie between 0 and 60, got 61"),
+    ({"index": -1}, "index must lie between 0 and 60, got -1"),
+])
+def test_risk_curves_refuse_what_they_cannot_draw(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        RiskCurves(**wrong)
+
+
+@pytest.mark.parametrize("wrong, message", [
+    ({"nu": 0}, "nu must be a multiple of 0.5 from 0.5 to 30, got 0"),
+    ({"nu": 5.2}, "nu must be a multiple of 0.5 from 0.5 to 30, got 5.2"),
+    ({"nu": math.nan}, "nu must be a multiple of 0.5 from 0.5 to 30, got nan"),
+    ({"length": 1}, r"length must be one of \(2, 3, .*\), got 1"),
+    ({"index": 73}, "index must lie between 0 and 72, got 73"),
+])
+def test_temperature_refuses_what_it_cannot_draw(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Temperature(**wrong)
+
+
+def test_fallback_tables_hold_the_numbers_of_the_package():
+    assert f"{bayes_risk(SpikedSLR(10, 10)):.3g}" in RiskCurves(length=10).fallback()
+    figure = Temperature(nu=5.0, length=10)
+    assert f"{risk_at(SpikedSLR(5, 10), 'softmax', math.sqrt(5) / 4):.3g}" in figure.fallback()
