@@ -21,6 +21,7 @@ from scipy.optimize import minimize
 from tqdm import tqdm
 
 from . import notebooks, store
+from .bayes_limit import solve_bayes
 from .erm import Fit, fit_erm
 from .population import overlap_risk
 from .state_evolution import ErmLimit, erm_fixed_points, solve_erm
@@ -30,13 +31,16 @@ from .tasks import MaxSLR, SpikedSLR
 TASKS = {"spiked-1": SpikedSLR(1.0, 3), "spiked-2": SpikedSLR(2.0, 3),
          "max-inf": MaxSLR(math.inf, 3)}
 ACTIVATIONS = ("softmax", "linear")
+#: Samples per dimension: simulated, and in theory.
 ALPHAS = (0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 20.0)
+FINE_ALPHAS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
+RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 #: Standard deviation of the label noise, everywhere.
 NOISE = 0.3
 #: Sobol draws per scrambling; four scramblings.
 SAMPLES = 2**13
 #: The search for the best ridge uses fewer, always the same, and two scramblings.
-_SEARCH_SAMPLES = 2**12
+_SEARCH_SAMPLES = 2**11
 _LOG_RIDGES = (-4.0, 5.0)
 
 Row = dict[str, store.Scalar]
@@ -189,7 +193,7 @@ def tuned_rows(task: str, activation: str, alpha: float, seed: int) -> list[Row]
         corners = np.vstack([start, start + 0.7 * np.eye(len(start))])
         return minimize(risk, start, method="Nelder-Mead",
                         options={"initial_simplex": corners, "xatol": 0.05, "fatol": 2e-5,
-                                 "maxfev": 40}).x
+                                 "maxfev": 32}).x
 
     together = search(np.array([math.log(2.0)]))
     apart = search(np.repeat(together, 2))
@@ -198,6 +202,22 @@ def tuned_rows(task: str, activation: str, alpha: float, seed: int) -> list[Row]
         ridge_k, ridge_v = (float(f"{r:.3g}") for r in np.exp(logs))
         [row] = limit_rows(task, activation, alpha, ridge_k, ridge_v, seed + 1000)
         rows.append({"tuning": tuning, **row})
+    return rows
+
+
+def bayes_rows(task: str, alpha: float, seed: int) -> list[Row]:
+    """The Bayes-optimal limit at one point, from both starts."""
+    rows = []
+    for start in ("uninformed", "informed"):
+        limit = solve_bayes(TASKS[task], alpha=alpha, noise=NOISE, samples=8 * SAMPLES, seed=seed,
+                            start=start, strict=False)
+        rows.append({"task": task, "alpha": alpha, "start": start, "seed": seed,
+                     "risk": limit.risk, "risk_error": limit.standard_error,
+                     "q_k": limit.key_q, "q_k_error": limit.key_q_error,
+                     "q_v": limit.value_q, "q_v_error": limit.value_q_error,
+                     "free_energy": limit.free_energy,
+                     "free_energy_error": limit.free_energy_error, "converged": limit.converged,
+                     "iterations": limit.iterations})
     return rows
 
 
@@ -259,22 +279,25 @@ STUDIES = (
     Study("erm_limits", "Limit of ERM against alpha and the ridge, equal for k and v.", limit_rows,
           _theory(0, [dict(task=task, activation=activation, alpha=alpha, ridge_k=ridge,
                            ridge_v=ridge)
-                      for ridge in (1.0, 8.0, 0.5, 2.0, 4.0, 0.25) for task in TASKS
-                      for activation in ACTIVATIONS for alpha in ALPHAS]), ("state_evolution",)),
+                      for task in TASKS for activation in ACTIVATIONS for ridge in RIDGES
+                      for alpha in FINE_ALPHAS]), ("state_evolution",)),
     Study("erm_tuned", "Limit of ERM at the ridge of least risk.", tuned_rows,
           _theory(100, [dict(task=task, activation=activation, alpha=alpha) for task in TASKS
-                        for activation in ACTIVATIONS for alpha in ALPHAS]),
+                        for activation in ACTIVATIONS for alpha in ALPHAS if alpha != 12]),
           ("state_evolution",)),
+    Study("bayes_limits", "Bayes-optimal limit against alpha.", bayes_rows,
+          _theory(300, [dict(task=task, alpha=alpha) for task in TASKS for alpha in FINE_ALPHAS]),
+          ("bayes_limit",)),
     Study("erm_fits", "ERM at D = 1000 by L-BFGS, several draws of teacher and data.", fit_rows,
           _jobs(10_000, [dict(task=task, activations=ACTIVATIONS, ridges=(1.0, 8.0), alpha=alpha,
                               dim=1000)
-                         for task in TASKS for alpha in ALPHAS for _ in range(5)]),
+                         for task in TASKS for alpha in ALPHAS for _ in range(10)]),
           ("erm", "population")),
     Study("erm_sizes", "ERM in rising dimension at one point.", fit_rows,
           _jobs(20_000, [dict(task="spiked-2", activations=("softmax",), ridges=(1.0,), alpha=4.0,
                               dim=dim)
                          for dim, draws in ((100, 400), (200, 200), (400, 100), (800, 50),
-                                            (1600, 25), (3200, 8)) for _ in range(draws)]),
+                                            (1600, 25), (3200, 12)) for _ in range(draws)]),
           ("erm", "population")),
     Study("erm_branches", "Solutions of the equations at small ridge.", branch_rows,
           _theory(200, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge)
@@ -282,13 +305,13 @@ STUDIES = (
                         for ridge in (1.0, 0.5, 0.25, 0.1)]), ("state_evolution",)),
     Study("erm_starts", "ERM at D = 1000 and small ridge from several starts.", start_rows,
           _jobs(30_000, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge,
-                              dim=1000, starts=3)
+                              dim=1000, starts=4)
                          for activation in ACTIVATIONS for alpha in (2.0, 4.0)
-                         for ridge in (1.0, 0.5, 0.25, 0.1) for _ in range(3)]),
+                         for ridge in (1.0, 0.5, 0.25, 0.1) for _ in range(2)]),
           ("erm", "population")),
     Study("erm_large", "ERM at N D = 10^8.", fit_rows,
           _jobs(40_000, [dict(task=task, activations=ACTIVATIONS, ridges=(1.0,), alpha=4.0,
                               dim=5000)
-                         for task in ("spiked-2", "max-inf") for _ in range(2)]),
+                         for task in ("spiked-2", "max-inf") for _ in range(3)]),
           ("erm", "population")),
 )
