@@ -109,15 +109,12 @@ def _home(module: str, name: str | None) -> str:
     return module
 
 
-def _companions(tree: ast.AST, folder: Path) -> set[Path]:
-    """Return the files of ``folder`` that the source names in a string (scripts, style sheets)."""
-    named = {node.value for node in ast.walk(tree)
-             if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return {path for path in folder.iterdir() if path.name in named and path.is_file()}
-
-
 def reached(source: str) -> set[Path]:
-    """Return the files of this package that a piece of source reaches through its imports."""
+    """Return the modules of this package that a piece of source reaches through its imports.
+
+    The scripts of interactive figures are not among them: a stored output holds the state of a
+    figure, never its script.
+    """
     waiting = [_home(*item) for item in _imports(ast.parse(source), "")]
     files: set[Path] = set()
     while waiting:
@@ -126,10 +123,9 @@ def reached(source: str) -> set[Path]:
         if file is None or file in files:
             continue
         files.add(file)
-        tree = ast.parse(file.read_text(encoding="utf8"))
-        files |= _companions(tree, file.parent)
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += [_home(*item) for item in _imports(tree, package)]
+        imports = _imports(ast.parse(file.read_text(encoding="utf8")), package)
+        waiting += [_home(*item) for item in imports]
     return files
 
 

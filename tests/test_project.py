@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from importlib.metadata import version
 import json
 from pathlib import Path
@@ -49,7 +50,11 @@ def test_installed_packages_agree_with_each_other():
 def test_every_top_level_import_of_the_package_is_declared():
     used = set()
     for file in (ROOT / "slrbook").rglob("*.py"):
-        used |= set(re.findall(r"(?m)^\s*(?:from|import) (\w+)", file.read_text(encoding="utf8")))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf8"))):
+            if isinstance(node, ast.Import):
+                used |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                used.add(node.module.partition(".")[0])
     third_party = used - set(sys.stdlib_module_names) - {"slrbook"}
     # The executor serves the book, not the installed package.
     third_party -= {"nbformat", "nbclient"}

@@ -1,10 +1,9 @@
-import { ACTIVATIONS, button, choice, html, plot, slider, svg, tickLabel, weights } from "./common.js";
+import { ACTIVATIONS, choice, html, plot, resetButton, slider, svg, tickLabel, weights } from "./common.js";
 
 // One sequence: the weight that attention gives to each token, as the key scale changes.
 function render({ model, el }) {
   const scores = model.get("scores");
   const relevant = model.get("relevant");
-  const initial = { scale: model.get("scale"), activation: model.get("activation") };
   const figure = plot({ title: "", xLabel: "token", yLabel: "attention weight" });
   const summary = html("p", { class: "slr-summary", "aria-live": "polite" });
 
@@ -45,16 +44,11 @@ function render({ model, el }) {
       model.save_changes();
     };
   }
-  const scale = slider({ label: "key scale", min: 0, max: 6, step: 0.1, value: initial.scale,
+  const scale = slider({ label: "key scale", min: 0, max: 6, step: 0.1, value: model.get("scale"),
     format: (x) => x.toFixed(1), onInput: change("scale") });
-  const activation = choice({ label: "activation", value: initial.activation,
+  const activation = choice({ label: "activation", value: model.get("activation"),
     options: ["softmax", "linear", "erf", "softplus"].map((key) => [key, ACTIVATIONS[key].label]),
     onInput: change("activation") });
-  const reset = button("reset", () => {
-    model.set("scale", initial.scale);
-    model.set("activation", initial.activation);
-    model.save_changes();
-  });
   model.on("change:scale", () => {
     scale.set(model.get("scale"));
     draw();
@@ -64,7 +58,8 @@ function render({ model, el }) {
     draw();
   });
   el.append(html("div", { class: "slr-figure" },
-    html("div", { class: "slr-controls" }, scale.node, activation.node, reset), figure.node, summary));
+    html("div", { class: "slr-controls" }, scale.node, activation.node,
+      resetButton(model, ["scale", "activation"])), figure.node, summary));
   draw();
 }
 

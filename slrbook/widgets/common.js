@@ -78,6 +78,15 @@ export function button(label, onClick) {
   return node;
 }
 
+// A button that takes the named parts of the model back to where they started.
+export function resetButton(model, names) {
+  const initial = Object.fromEntries(names.map((name) => [name, model.get(name)]));
+  return button("reset", () => {
+    for (const name of names) model.set(name, initial[name]);
+    model.save_changes();
+  });
+}
+
 // Round numbers that cut [low, high] into at most `most` intervals.
 export function ticks(low, high, most = 5) {
   const raw = (high - low) / most;

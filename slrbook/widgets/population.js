@@ -1,4 +1,4 @@
-import { ACTIVATIONS, choice, curve, erf, html, plot, slider, svg } from "./common.js";
+import { ACTIVATIONS, choice, curve, erf, html, plot, resetButton, slider, svg } from "./common.js";
 
 // The population risk of softmax and linear attention, computed while the reader looks.
 // Dividing by a sum of kernels is undone by 1/S = int exp(-t S) dt, which factorises over tokens;
@@ -210,7 +210,8 @@ function renderRisk(model, el) {
   bind(model, "length", { set: (value) => length.set(LENGTHS.indexOf(value)) }, draw);
   bind(model, "index", nu, draw);
   el.append(html("div", { class: "slr-figure" },
-    html("div", { class: "slr-controls" }, task.node, length.node, nu.node), figure.node, summary));
+    html("div", { class: "slr-controls" }, task.node, length.node, nu.node,
+      resetButton(model, ["task", "length", "index"])), figure.node, summary));
   draw();
 }
 
@@ -269,7 +270,8 @@ function renderTemperature(model, el) {
   bind(model, "nu", nu, draw);
   bind(model, "length", { set: (value) => length.set(LENGTHS.indexOf(value)) }, draw);
   el.append(html("div", { class: "slr-figure" },
-    html("div", { class: "slr-controls" }, ratio.node, nu.node, length.node), figure.node, summary));
+    html("div", { class: "slr-controls" }, ratio.node, nu.node, length.node,
+      resetButton(model, ["index", "nu", "length"])), figure.node, summary));
   draw();
 }
 

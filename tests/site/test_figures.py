@@ -60,8 +60,8 @@ def test_the_module_given_to_jupyterlab_draws_the_same(visitor, path):
     site, lab = visitor(), visitor()
     lab.page.goto(f"{lab.site}/book/intro.html")
     for place in site.go(path).locator(".slr-widget").all():
-        figure, = [figure for figure in FIGURES
-                   if figure._module == place.get_attribute("data-module")]
+        figure = next(figure for figure in FIGURES
+                      if figure._module == place.get_attribute("data-module"))
         lab.page.evaluate(MOUNT, [figure._esm, json.loads(place.get_attribute("data-state"))])
         assert picture(lab.page.locator("body")) == picture(place) != []
     assert lab.errors == []
