@@ -99,16 +99,20 @@ export function ticks(low, high, most = 5) {
 }
 
 export function tickLabel(value) {
-  if (value === 0) return "0";
   const size = Math.abs(value);
-  const text = size >= 1e4 || size < 1e-3 ? value.toExponential(0) : String(Number(value.toPrecision(6)));
-  return text.replace("-", "\u2212");
+  if (value === 0 || (size >= 1e-3 && size < 1e4)) {
+    return String(Number(value.toPrecision(6))).replace("-", "\u2212");
+  }
+  const [digits, power] = value.toExponential().split("e");
+  const raised = [...power.replace("+", "")].map((sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻").join("");
+  const factor = Number(Number(digits).toPrecision(3));
+  return `${factor === 1 ? "" : `${factor}\u00D7`}10${raised}`.replace("-", "\u2212");
 }
 
 // A plotting area of fixed aspect ratio that fills the width it is given.
 // `draw(frame)` may be called again and again: the drawing is replaced, the frame stays.
 export function plot({ title, xLabel, yLabel, width = 480, height = 290,
-  margin = { left: 60, right: 12, top: 12, bottom: 50 } }) {
+  margin = { left: 68, right: 12, top: 12, bottom: 50 } }) {
   const titleId = freshId("title");
   const node = svg("svg", {
     viewBox: `0 0 ${width} ${height}`, class: "slr-plot", role: "img", "aria-labelledby": titleId,
