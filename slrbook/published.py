@@ -37,10 +37,6 @@ FINE_ALPHAS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 20.0)
 RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 #: Standard deviation of the label noise, everywhere.
 NOISE = 0.3
-#: Sobol draws per scrambling; four scramblings.
-SAMPLES = 2**13
-#: The search for the best ridge uses fewer, always the same, and two scramblings.
-_SEARCH_SAMPLES = 2**11
 _LOG_RIDGES = (-4.0, 5.0)
 
 Row = dict[str, store.Scalar]
@@ -166,26 +162,26 @@ def _limit_row(limit: ErmLimit) -> Row:
 
 
 def limit_rows(task: str, activation: str, alpha: float, ridge_k: float, ridge_v: float,
-               seed: int) -> list[Row]:
+               samples: int, seed: int) -> list[Row]:
     """The limit of ERM at one point, from an informed start."""
     limit = solve_erm(TASKS[task], activation, alpha=alpha, ridge=(ridge_k, ridge_v), noise=NOISE,
-                      samples=SAMPLES, seed=seed, strict=False)
+                      samples=samples, seed=seed, strict=False)
     return [{"task": task, "activation": activation, "alpha": alpha, "ridge_k": ridge_k,
-             "ridge_v": ridge_v, "seed": seed, **_limit_row(limit)}]
+             "ridge_v": ridge_v, "samples": samples, "seed": seed, **_limit_row(limit)}]
 
 
-def tuned_rows(task: str, activation: str, alpha: float, seed: int) -> list[Row]:
+def tuned_rows(task: str, activation: str, alpha: float, samples: int, seed: int) -> list[Row]:
     """The limit at the ridge of least risk: the same for k and v, and one for each.
 
-    The search runs on fixed draws, so it minimises a smooth function; a point where the solver
-    does not converge is never the best. The result is computed anew, on other draws.
+    The search runs on fixed draws, a quarter as many, so it minimises a smooth function; a point
+    where the solver does not converge is never the best. The result is computed anew, on others.
     """
     def risk(logs: np.ndarray) -> float:
         logs = np.broadcast_to(logs, 2)
         if logs.min() < _LOG_RIDGES[0] or logs.max() > _LOG_RIDGES[1]:
             return math.inf
         limit = solve_erm(TASKS[task], activation, alpha=alpha, ridge=tuple(np.exp(logs).tolist()),
-                          noise=NOISE, samples=_SEARCH_SAMPLES, scrambles=2, seed=seed,
+                          noise=NOISE, samples=samples // 4, scrambles=2, seed=seed,
                           strict=False)
         return limit.risk if limit.converged else math.inf
 
@@ -200,18 +196,19 @@ def tuned_rows(task: str, activation: str, alpha: float, seed: int) -> list[Row]
     rows = []
     for tuning, logs in (("together", np.repeat(together, 2)), ("apart", apart)):
         ridge_k, ridge_v = (float(f"{r:.3g}") for r in np.exp(logs))
-        [row] = limit_rows(task, activation, alpha, ridge_k, ridge_v, seed + 1000)
+        [row] = limit_rows(task, activation, alpha, ridge_k, ridge_v, samples, seed + 1000)
         rows.append({"tuning": tuning, **row})
     return rows
 
 
-def bayes_rows(task: str, alpha: float, seed: int) -> list[Row]:
+def bayes_rows(task: str, alpha: float, samples: int, seed: int) -> list[Row]:
     """The Bayes-optimal limit at one point, from both starts."""
     rows = []
     for start in ("uninformed", "informed"):
-        limit = solve_bayes(TASKS[task], alpha=alpha, noise=NOISE, samples=8 * SAMPLES, seed=seed,
+        limit = solve_bayes(TASKS[task], alpha=alpha, noise=NOISE, samples=samples, seed=seed,
                             start=start, strict=False)
-        rows.append({"task": task, "alpha": alpha, "start": start, "seed": seed,
+        rows.append({"task": task, "alpha": alpha, "start": start, "samples": samples,
+                     "seed": seed,
                      "risk": limit.risk, "risk_error": limit.standard_error,
                      "q_k": limit.key_q, "q_k_error": limit.key_q_error,
                      "q_v": limit.value_q, "q_v_error": limit.value_q_error,
@@ -221,12 +218,13 @@ def bayes_rows(task: str, alpha: float, seed: int) -> list[Row]:
     return rows
 
 
-def branch_rows(task: str, activation: str, alpha: float, ridge: float, seed: int) -> list[Row]:
+def branch_rows(task: str, activation: str, alpha: float, ridge: float, samples: int,
+                seed: int) -> list[Row]:
     """All solutions of the equations that are found, by rising free energy."""
     found = erm_fixed_points(TASKS[task], activation, alpha=alpha, ridge=ridge, noise=NOISE,
-                             samples=SAMPLES, seed=seed, max_iterations=150)
-    return [{"task": task, "activation": activation, "alpha": alpha, "ridge": ridge, "seed": seed,
-             "branch": branch, **_limit_row(limit)} for branch, limit in enumerate(found)]
+                             samples=samples, seed=seed, max_iterations=150)
+    return [{"task": task, "activation": activation, "alpha": alpha, "ridge": ridge,
+             "samples": samples, "seed": seed, "branch": branch, **_limit_row(limit)} for branch, limit in enumerate(found)]
 
 
 # --- simulation ----------------------------------------------------------------------------------
@@ -270,23 +268,23 @@ def _jobs(seed: int, points: Sequence[dict]) -> tuple[dict, ...]:
     return tuple({**point, "seed": seed + i} for i, point in enumerate(points))
 
 
-def _theory(seed: int, points: Sequence[dict]) -> tuple[dict, ...]:
+def _theory(seed: int, samples: int, points: Sequence[dict]) -> tuple[dict, ...]:
     """Give every job the same seed, so that neighbouring points share their draws."""
-    return tuple({**point, "seed": seed} for point in points)
+    return tuple({**point, "samples": samples, "seed": seed} for point in points)
 
 
 STUDIES = (
     Study("erm_limits", "Limit of ERM against alpha and the ridge, equal for k and v.", limit_rows,
-          _theory(0, [dict(task=task, activation=activation, alpha=alpha, ridge_k=ridge,
+          _theory(0, 2**13, [dict(task=task, activation=activation, alpha=alpha, ridge_k=ridge,
                            ridge_v=ridge)
                       for task in TASKS for activation in ACTIVATIONS for ridge in RIDGES
                       for alpha in FINE_ALPHAS]), ("state_evolution",)),
     Study("erm_tuned", "Limit of ERM at the ridge of least risk.", tuned_rows,
-          _theory(100, [dict(task=task, activation=activation, alpha=alpha) for task in TASKS
+          _theory(100, 2**13, [dict(task=task, activation=activation, alpha=alpha) for task in TASKS
                         for activation in ACTIVATIONS for alpha in ALPHAS if alpha != 12]),
           ("state_evolution",)),
     Study("bayes_limits", "Bayes-optimal limit against alpha.", bayes_rows,
-          _theory(300, [dict(task=task, alpha=alpha) for task in TASKS for alpha in FINE_ALPHAS]),
+          _theory(300, 2**15, [dict(task=task, alpha=alpha) for task in TASKS for alpha in FINE_ALPHAS]),
           ("bayes_limit",)),
     Study("erm_fits", "ERM at D = 1000 by L-BFGS, several draws of teacher and data.", fit_rows,
           _jobs(10_000, [dict(task=task, activations=ACTIVATIONS, ridges=(1.0, 8.0), alpha=alpha,
@@ -300,7 +298,7 @@ STUDIES = (
                                             (1600, 25), (3200, 12)) for _ in range(draws)]),
           ("erm", "population")),
     Study("erm_branches", "Solutions of the equations at small ridge.", branch_rows,
-          _theory(200, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge)
+          _theory(200, 2**13, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge)
                         for activation in ACTIVATIONS for alpha in (2.0, 4.0)
                         for ridge in (1.0, 0.5, 0.25, 0.1)]), ("state_evolution",)),
     Study("erm_starts", "ERM at D = 1000 and small ridge from several starts.", start_rows,
