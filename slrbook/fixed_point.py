@@ -21,6 +21,8 @@ Task = SpikedSLR | MaxSLR
 
 #: Previous iterates that an accelerated step combines.
 _DEPTH = 6
+#: Points whose step is longer than the last by this factor would only bring their rounding.
+_FAR = 1e6
 #: Less damping than this is no progress.
 _LEAST_DAMPING = 1e-4
 #: Above this residual every evaluation looks for lower minima of the proximal step.
@@ -132,10 +134,16 @@ def _relevant_first(task: MaxSLR, chi: np.ndarray, uniform: np.ndarray) -> np.nd
 
 
 def scales(task: Task, noise: float, m_k: float, q_k: float, m_v: float, q_v: float) -> Scales:
-    """The coefficients of ``Draws``; the overlaps must satisfy q >= m**2."""
+    """The coefficients of ``Draws`` at given overlaps; q < m**2 is an error beyond rounding."""
     label = 1 + noise**2
-    s_k = q_k if isinstance(task, SpikedSLR) else q_k - m_k**2
-    return Scales(math.sqrt(s_k), m_v / label, math.sqrt(q_v - m_v**2 / label), math.sqrt(q_v))
+    square_k = q_k if isinstance(task, SpikedSLR) else q_k - m_k**2
+    square_v = q_v - m_v**2 / label
+    for square, q in ((square_k, q_k), (square_v, q_v)):
+        if square < -1e-14 * q:
+            raise ValueError("q must be at least m**2; got (m_k, q_k, m_v, q_v) = "
+                             f"{(m_k, q_k, m_v, q_v)}")
+    return Scales(math.sqrt(max(square_k, 0.0)), m_v / label, math.sqrt(max(square_v, 0.0)),
+                  math.sqrt(q_v))
 
 
 class Iteration(NamedTuple):
@@ -247,5 +255,8 @@ def _accelerate(history: list[tuple[np.ndarray, np.ndarray]], damping: float) ->
     moves = np.array([x - point for point, _ in history[:-1]]).T
     turns = np.array([step - other for _, other in history[:-1]]).T
     scale = 1 / np.maximum(1, np.abs(x))
+    size = np.abs(scale[:, None] * turns).max(axis=0)
+    near = size < _FAR * np.abs(scale * step).max()
+    moves, turns = moves[:, near], turns[:, near]
     weights = np.linalg.lstsq(scale[:, None] * turns, scale * step, rcond=1e-8)[0]
     return x + damping * step - (moves + damping * turns) @ weights

@@ -65,23 +65,23 @@ def _kernel(code, offset, chi):
 
 
 @njit(cache=True)
-def _objective(code, normalised, offset, omega, w, y, v_k, v_v, chi, sigma, slope, bend):
-    """The objective, e, d and |sigma|^2 at chi; fills sigma and the kernel's derivatives."""
+def _objective(code, normalised, offset, omega, w, y, v_k, v_v, shift, sigma, slope, bend):
+    """The objective, e, d and |sigma|^2 at omega + shift; fills sigma and kernel derivatives."""
     top = -np.inf
     distance = 0.0
-    for l in range(len(chi)):
-        sigma[l], slope[l], bend[l] = _kernel(code, offset, chi[l])
+    for l in range(len(shift)):
+        sigma[l], slope[l], bend[l] = _kernel(code, offset, omega[l] + shift[l])
         top = max(top, sigma[l])
-        distance += (chi[l] - omega[l]) ** 2
+        distance += shift[l] ** 2
     if normalised:
         total = 0.0
-        for l in range(len(chi)):
+        for l in range(len(shift)):
             sigma[l] = math.exp(sigma[l] - top)
             total += sigma[l]
-        for l in range(len(chi)):
+        for l in range(len(shift)):
             sigma[l] /= total
     error, square = y, 0.0
-    for l in range(len(chi)):
+    for l in range(len(shift)):
         error -= sigma[l] * w[l]
         square += sigma[l] * sigma[l]
     d = 1 + v_v * square
@@ -89,12 +89,12 @@ def _objective(code, normalised, offset, omega, w, y, v_k, v_v, chi, sigma, slop
 
 
 @njit(cache=True)
-def _descend(code, normalised, offset, omega, w, y, v_k, v_v, chi, work):
-    """Move chi to a local minimum; return the objective there (before the last, tiny step)."""
-    length = len(chi)
+def _descend(code, normalised, offset, omega, w, y, v_k, v_v, shift, work):
+    """Move shift to a local minimum; return the objective there (before the last, tiny step)."""
+    length = len(shift)
     trial, sigma, slope, bend = work[0], work[1], work[2], work[3]
     gradient, diagonal, v, h, k = work[4], work[5], work[6], work[7], work[8]
-    value, error, d, square = _objective(code, normalised, offset, omega, w, y, v_k, v_v, chi,
+    value, error, d, square = _objective(code, normalised, offset, omega, w, y, v_k, v_v, shift,
                                          sigma, slope, bend)
     damping = 0.0
     moved = True
@@ -120,7 +120,7 @@ def _descend(code, normalised, offset, omega, w, y, v_k, v_v, chi, work):
                     pull = slope[l] * c
                     v[l] *= slope[l]
                     curved = bend[l] * c + u * slope[l] * slope[l]
-                gradient[l] = (chi[l] - omega[l]) / v_k - pull
+                gradient[l] = shift[l] / v_k - pull
                 diagonal[l] = 1 / v_k - curved
         # Hessian + damping = diagonal + v v^T / d + h k^T + k h^T, by Woodbury
         vv, vh, vk, hh, hk, kk, vg, hg, kg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -165,21 +165,21 @@ def _descend(code, normalised, offset, omega, w, y, v_k, v_v, chi, work):
             if inverse == 0.0:
                 inverse = 1e-12 / v_k
             step = -step / inverse
-            trial[l] = chi[l] + step
+            trial[l] = shift[l] + step
             size += step * step
             descent += step * gradient[l]
         moved = False
         if det * sign > 0 and descent <= 0:  # else the Hessian has a negative eigenvalue
             small = size <= _STEP * _STEP * v_k
             if small and damping * v_k < 1:
-                chi[:] = trial
+                shift[:] = trial
                 break
             trial_value, trial_error, trial_d, trial_square = _objective(
                 code, normalised, offset, omega, w, y, v_k, v_v, trial, sigma, slope, bend)
             moved = trial_value <= value + 1e-14 * (1 + value)
         if moved:
             value, error, d, square = trial_value, trial_error, trial_d, trial_square
-            chi[:] = trial
+            shift[:] = trial
             damping = damping / 4 if damping * v_k > 1e-3 else 0.0
         else:
             damping = max(4 * damping, 0.5 / v_k)
@@ -189,32 +189,35 @@ def _descend(code, normalised, offset, omega, w, y, v_k, v_v, chi, work):
 
 
 @njit(cache=True)
-def _proximal(code, normalised, offset, omega, w, y, v_k, v_v, chi, search, gain, work):
-    """Move chi to the global minimum, as far as the starts reach; return the objective.
+def _proximal(code, normalised, offset, omega, w, y, v_k, v_v, shift, search, gain, work):
+    """Move shift to the global minimum, as far as the starts reach; return the objective.
 
-    The minimum that the descent from chi reaches is left only for one lower by ``gain``.
+    The minimum that the descent from shift reaches is left only for one lower by ``gain``.
     """
-    best = _descend(code, normalised, offset, omega, w, y, v_k, v_v, chi, work)
+    best = _descend(code, normalised, offset, omega, w, y, v_k, v_v, shift, work)
     if not search:
         return best
     start = work[9]
-    for candidate in range(2 * len(chi) + 1):
+    for candidate in range(2 * len(shift) + 1):
         reach = math.sqrt(2 * v_k * best)  # a lower minimum is nearer to omega than this
         if reach < _NEAR:
             break
-        start[:] = omega
+        start[:] = 0.0
         if candidate > 0:
-            start[(candidate - 1) // 2] += reach * (0.7 if candidate % 2 else -0.7)
+            start[(candidate - 1) // 2] = reach * (0.7 if candidate % 2 else -0.7)
         value = _descend(code, normalised, offset, omega, w, y, v_k, v_v, start, work)
         if value < best - gain:
             best = value
-            chi[:] = start
+            shift[:] = start
     return best
 
 
 @njit(cache=True, parallel=True)
-def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, chi, search, gain):
-    r"""Move every row of chi to the minimum of its draw; return the objectives.
+def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, shift, search, gain):
+    r"""Move every row of shift to the minimum of its draw; return the objectives.
+
+    The unknown is the shift :math:`\hat\chi - \omega`, so that :math:`f_k`, its ratio to
+    :math:`V_k`, keeps its digits where the scores barely move.
 
     Parameters
     ----------
@@ -226,8 +229,8 @@ def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, chi, search
         Labels.
     v_k, v_v : float
         The variances :math:`V_k > 0` and :math:`V_v \ge 0`.
-    chi : (n, L) array
-        Where each descent starts; overwritten with the minimisers.
+    shift : (n, L) array
+        Where each descent starts; overwritten with :math:`\hat\chi - \omega`.
     search : bool
         Whether to look for lower minima from 2L + 1 more starts: omega, and omega with one score
         raised or lowered by 0.7 times the distance beyond which no lower value is possible.
@@ -241,9 +244,9 @@ def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, chi, search
     Examples
     --------
     >>> omega, w = np.zeros((1, 2)), np.array([[2.0, 0.0]])
-    >>> chi = omega.copy()
-    >>> value = proximal_points(SOFTMAX, True, 0.0, omega, w, np.ones(1), 1.0, 0.0, chi, True, 0.0)
-    >>> float(value[0]), chi.tolist()  # equal weights already predict y = 1
+    >>> code, shift = encode(Softmax()), np.zeros((1, 2))
+    >>> value = proximal_points(*code, omega, w, np.ones(1), 1.0, 0.0, shift, True, 0.0)
+    >>> float(value[0]), shift.tolist()  # equal weights already predict y = 1
     (0.0, [[0.0, 0.0]])
     """
     n, length = omega.shape
@@ -251,8 +254,8 @@ def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, chi, search
     for part in prange(_PARTS):
         work = np.empty((10, length))
         for i in range(part * n // _PARTS, (part + 1) * n // _PARTS):
-            value[i] = _proximal(code, normalised, offset, omega[i], w[i], y[i], v_k, v_v, chi[i],
-                                 search, gain, work)
+            value[i] = _proximal(code, normalised, offset, omega[i], w[i], y[i], v_k, v_v,
+                                 shift[i], search, gain, work)
     return value
 
 
@@ -262,13 +265,13 @@ SUMS = ("f_k f_k", "f_k t", "f_k b", "f_v f_v", "f_v0 y", "f_v0 b0", "f_v b", "M
 
 @njit(cache=True, parallel=True)
 def proximal_sums(code, normalised, offset, t, b, y, b_v, m_k, s_k, v_k, slope_v, s_0, s_v, v_v,
-                  chi, search, gain):
+                  shift, search, gain):
     r"""Sums over the draws of what the equations need, all from one proximal step per draw.
 
     .. math:: \omega_\ell = m_k t_\ell + s_k b_\ell, \qquad
               w_0 = \mathrm{slope}_v\, y + s_0 b_{v,0}, \qquad w_\ell = s_v b_{v,\ell}.
 
-    Token 0 is the relevant one. ``t`` has one row for all draws or one for each. ``chi`` starts
+    Token 0 is the relevant one. ``t`` has one row for all draws or one for each. ``shift`` starts
     the descents and is overwritten, as in ``proximal_points``.
 
     Returns
@@ -289,13 +292,13 @@ def proximal_sums(code, normalised, offset, t, b, y, b_v, m_k, s_k, v_k, slope_v
                 omega[l] = m_k * t[row, l] + s_k * b[i, l]
                 w[l] = s_v * b_v[i, l]
             w[0] = slope_v * y[i] + s_0 * b_v[i, 0]
-            _proximal(code, normalised, offset, omega, w, y[i], v_k, v_v, chi[i], search, gain,
+            _proximal(code, normalised, offset, omega, w, y[i], v_k, v_v, shift[i], search, gain,
                       work)
             value, error, d, _ = _objective(code, normalised, offset, omega, w, y[i], v_k, v_v,
-                                            chi[i], work[1], work[2], work[3])
+                                            shift[i], work[1], work[2], work[3])
             ratio = error / d
             for l in range(length):
-                f_k = (chi[i, l] - omega[l]) / v_k
+                f_k = shift[i, l] / v_k
                 f_v = work[1, l] * ratio
                 total[0] += f_k * f_k
                 total[1] += f_k * t[row, l]

@@ -33,9 +33,9 @@ from tqdm import tqdm
 from . import _checks
 from .activations import Activation, as_activation
 from .bayes_limit import BayesLimit as BayesLimit, solve_bayes as solve_bayes
-from .fixed_point import (ConvergenceError, Draws, Task, check_numerics, check_task, draw,
+from .fixed_point import (ConvergenceError, Task, check_numerics, check_task, draw,
                           mean_and_error, scales, solve, summary)
-from .proximal import encode, proximal_sums
+from .proximal import SUMS, encode, proximal_sums
 from .tasks import MaxSLR, SpikedSLR
 
 
@@ -100,31 +100,24 @@ class ErmEquations:
         self.noise = _checks.real("noise", noise, low=0.0)
         self._code = encode(self.activation)
         self._draws = draw(self.task, self.noise, samples, seed)
-        self._chi = [None] * len(self._draws)
+        self._shifts = [np.zeros_like(part.b) for part in self._draws]
         # a minimum is left for a lower one only if that changes F by more than the draws resolve
         self._gain = min(1e-4, 1 / samples)
 
     def _sums(self, key: Overlap, value: Overlap, search: bool, keep: bool) -> np.ndarray:
         """The averages named in ``proximal.SUMS``."""
         scale = self._scales(key, value)
-        average = np.zeros(9)
+        average = np.zeros(len(SUMS))
         for i, part in enumerate(self._draws):
-            chi = self._chi[i]
-            chi = self._omega(part, key, scale) if chi is None else chi.copy()
+            shift = self._shifts[i] if keep else self._shifts[i].copy()
             sums = proximal_sums(*self._code, part.t, part.b, part.y, part.b_v, key.m, scale.s_k,
-                                 key.V, scale.slope_v, scale.s_0, scale.s_v, value.V, chi,
+                                 key.V, scale.slope_v, scale.s_0, scale.s_v, value.V, shift,
                                  search, self._gain)
-            if keep:
-                self._chi[i] = chi
             average += part.probability * sums.sum(axis=0) / len(part.y)
         return average
 
     def _scales(self, key: Overlap, value: Overlap):
         return scales(self.task, self.noise, key.m, key.q, value.m, value.q)
-
-    @staticmethod
-    def _omega(part: Draws, key: Overlap, scale) -> np.ndarray:
-        return key.m * part.t + scale.s_k * part.b
 
     def hats(self, key: Overlap, value: Overlap, *,
              search: bool = True) -> tuple[Conjugate, Conjugate]:
@@ -193,7 +186,7 @@ class ErmEquations:
         scale = self._scales(key, value)
         signal, power = 0.0, 0.0
         for part in self._draws:
-            weights = self.activation(self._omega(part, key, scale))
+            weights = self.activation(key.m * part.t + scale.s_k * part.b)
             signal += part.probability * weights[:, 0].mean()
             power += part.probability * (weights**2).sum(axis=1).mean()
         return float(self.noise**2 + 1 - 2 * value.m * signal + value.q * power)
@@ -202,18 +195,15 @@ class ErmEquations:
         """One step of the iteration on the six conjugate parameters, and the residual at x.
 
         The iteration runs on conjugate parameters because their domain is convex and every point
-        of it has an image. The residual is the largest relative change of the six of them and of
-        the six overlaps (absolute below 1).
+        of it has an image. The residual is the largest change of the six overlaps, relative
+        above 1.
         """
         before = self.overlaps(x[:3], x[3:])
         hats = self.hats(*before, search=search)
         new = np.array(hats).ravel()
-        residual = _change(x, new)
         if self.physical(new):
-            residual = max(residual, _change(np.ravel(before), np.ravel(self.overlaps(*hats))))
-        else:  # the image has no overlaps: far from a solution
-            residual = max(residual, 1.0)
-        return new, residual
+            return new, _change(np.ravel(before), np.ravel(self.overlaps(*hats)))
+        return new, max(1.0, _change(x, new))  # the image has no overlaps: far from a solution
 
     def physical(self, x: np.ndarray) -> bool:
         """Whether conjugate parameters have overlaps with q >= m**2 and V > 0."""
@@ -409,9 +399,9 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
     r"""All solutions of the equations that several starts and continuations reach.
 
     The starts are the informed and the uninformed one, one with both overlaps negative, and the
-    ends of two paths on which the last solution starts the next: alpha falling from 32 times its
-    value, and the ridge falling from 32 times its value. Each end that differs is then solved by
-    ``solve_erm``. The first of the result has the lowest free energy: it is the global minimum
+    ends of three paths on which the last solution starts the next: alpha falling from 32 times
+    its value, the ridge falling from 32 times its value, and the ridge rising from a sixteenth
+    of it. Each end that differs is then solved by ``solve_erm``. The first of the result has the lowest free energy: it is the global minimum
     of the training objective, as far as replica symmetry holds and the starts reach.
 
     Parameters
@@ -458,9 +448,10 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
     here = equations()
     informed, uninformed = _start("informed", here), _start("uninformed", here)
     starts = [informed, uninformed, informed * [-1, 1, 1, -1, 1, 1]]  # both overlaps negative
-    factors = [2.0**power for power in (5, 4, 3, 2, 1)]
-    for path in ([equations(more_samples=factor) for factor in factors],
-                 [equations(more_ridge=factor) for factor in factors]):
+    falling, rising = [32.0, 16.0, 8.0, 4.0, 2.0], [1 / 16, 1 / 8, 1 / 4, 1 / 2]
+    for path in ([equations(more_samples=factor) for factor in falling],
+                 [equations(more_ridge=factor) for factor in falling],
+                 [equations(more_ridge=factor) for factor in rising]):
         x = informed
         for system in path:
             if x is not None:
