@@ -3,3 +3,4 @@
 from .attention import Attention as Attention
 from .population import RiskCurves as RiskCurves, Temperature as Temperature
 from .posterior import Posterior as Posterior
+from .proximal import Proximal as Proximal
