@@ -247,12 +247,11 @@ function renderTemperature(model, el) {
     legend(frame, 5.5, linear, "linear");
     Object.assign(figure.node.dataset, { best, linear, ratio: RATIOS[at], risk: softmax[at] });
     const excess = 100 * (softmax[at] / best - 1);
-    const rank = softmax[at] > linear ? "; the best linear attention is better than that" : "";
-    summary.textContent = `ν = ${nu}, L = ${lengthText(length)}, key scale ${RATIOS[at].toFixed(2)} √ν: risk `
-      + `${number(softmax[at])}, ${excess.toFixed(excess < 10 ? 1 : 0)} % above the Bayes risk `
-      + `${number(best)}${rank}.`;
-    figure.describe(`Risk of softmax attention against its key scale, with its minimum where the `
-      + `key scale is √ν. ${summary.textContent}`);
+    // of about the same length at all positions, so that the figure keeps its height
+    summary.textContent = `Risk ${number(softmax[at])}: ${excess.toFixed(excess < 10 ? 1 : 0)} % above Bayes `
+      + `(${number(best)}), ${softmax[at] > linear ? "worse" : "better"} than linear (${number(linear)}).`;
+    figure.describe(`Risk of softmax attention against its key scale, with its minimum at √ν, for `
+      + `ν = ${nu}, L = ${lengthText(length)}. At ${RATIOS[at].toFixed(2)} √ν: ${summary.textContent}`);
   }
 
   function change(name) {
