@@ -301,9 +301,9 @@ STUDIES = (
           _theory(200, 2**13, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge)
                         for activation in ACTIVATIONS for alpha in (2.0, 4.0)
                         for ridge in (1.0, 0.5, 0.25, 0.1)]), ("state_evolution",)),
-    Study("erm_starts", "ERM at D = 1000 and small ridge from several starts.", start_rows,
+    Study("erm_starts", "ERM at D = 500 and small ridge from several starts.", start_rows,
           _jobs(30_000, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge,
-                              dim=1000, starts=4)
+                              dim=500, starts=4)
                          for activation in ACTIVATIONS for alpha in (2.0, 4.0)
                          for ridge in (1.0, 0.5, 0.25, 0.1) for _ in range(2)]),
           ("erm", "population")),
