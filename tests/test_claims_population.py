@@ -113,7 +113,8 @@ def test_linear_attention_in_the_max_task():
     for length in (2, 10, 100, 10**4):
         task = MaxSLR(INF, length)
         risks.append(population_risk(task, "linear").risk)
-        assert risks[-1] == pytest.approx(1 - (1 + expected_maximum(length) ** 2) / length, abs=1e-8)
+        formula = 1 - (1 + expected_maximum(length) ** 2) / length
+        assert risks[-1] == pytest.approx(formula, abs=1e-8)
         assert population_risk(task, "softmax").risk == 0
         assert risk_at(task, "softmax", 100.0) < 0.02
     assert risks == sorted(risks) and risks[-1] > 0.998

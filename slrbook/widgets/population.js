@@ -120,7 +120,8 @@ function riskAtScale(token, length) {
 }
 
 const LENGTHS = [2, 3, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6];
-const lengthText = (length) => (length < 1e4 ? String(length) : `10${{ 4: "⁴", 5: "⁵", 6: "⁶" }[Math.log10(length)]}`);
+const lengthText = (length) => (length < 1e4 ? String(length)
+  : `10${{ 4: "⁴", 5: "⁵", 6: "⁶" }[Math.log10(length)]}`);
 
 function lengthSlider(length, onInput) {
   return slider({ label: "length L", min: 0, max: LENGTHS.length - 1, step: 1,

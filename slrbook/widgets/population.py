@@ -50,7 +50,7 @@ class RiskCurves(Figure):
     >>> figure.nu
     1.0
     >>> [round(risk, 6) for risk in figure.risks()]
-    [0.743719, 0.825688]
+    [0.790332, 0.825688]
     """
 
     _module = "population.js"

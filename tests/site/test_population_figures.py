@@ -46,7 +46,8 @@ def test_risk_curves_answer_the_keyboard(visit):
 
 def test_temperature_curve_is_that_of_the_package(visit):
     page = visit.go("book/nishimori.html")
-    for nu, length, index in ((5, 10, 24), (0.5, 2, 0), (30, 2, 72), (20, 1000, 48), (30, 10**6, 12)):
+    for nu, length, index in ((5, 10, 24), (0.5, 2, 0), (30, 2, 72), (20, 1000, 48),
+                              (30, 10**6, 12)):
         move(page, "signal ν", nu)
         move(page, "length L", LENGTHS.index(length))
         move(page, "key scale / √ν", index)
