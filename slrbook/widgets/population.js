@@ -220,7 +220,8 @@ function renderRisk(model, el) {
 const RATIOS = Array.from({ length: 73 }, (_, i) => 2 ** ((i - 36) / 12)); // 1/8 ... 8
 
 function renderTemperature(model, el) {
-  const figure = plot({ title: "", xLabel: "key scale in units of √ν", yLabel: "risk without noise" });
+  const figure = plot({ title: "", xLabel: "key scale in units of √ν",
+    yLabel: "risk without noise" });
   const summary = html("p", { class: "slr-summary", "aria-live": "polite" });
   let cached = null;
 
@@ -249,10 +250,12 @@ function renderTemperature(model, el) {
     Object.assign(figure.node.dataset, { best, linear, ratio: RATIOS[at], risk: softmax[at] });
     const excess = 100 * (softmax[at] / best - 1);
     // of about the same length at all positions, so that the figure keeps its height
-    summary.textContent = `Risk ${number(softmax[at])}: ${excess.toFixed(excess < 10 ? 1 : 0)} % above Bayes `
-      + `(${number(best)}), ${softmax[at] > linear ? "worse" : "better"} than linear (${number(linear)}).`;
-    figure.describe(`Risk of softmax attention against its key scale, with its minimum at √ν, for `
-      + `ν = ${nu}, L = ${lengthText(length)}. At ${RATIOS[at].toFixed(2)} √ν: ${summary.textContent}`);
+    const rank = softmax[at] > linear ? "worse" : "better";
+    summary.textContent = `Risk ${number(softmax[at])}: ${excess.toFixed(excess < 10 ? 1 : 0)} % `
+      + `above Bayes (${number(best)}), ${rank} than linear (${number(linear)}).`;
+    figure.describe(`Risk of softmax attention against its key scale, with its minimum at √ν, `
+      + `for ν = ${nu}, L = ${lengthText(length)}. At ${RATIOS[at].toFixed(2)} √ν: `
+      + summary.textContent);
   }
 
   function change(name) {
