@@ -224,7 +224,8 @@ def branch_rows(task: str, activation: str, alpha: float, ridge: float, samples:
     found = erm_fixed_points(TASKS[task], activation, alpha=alpha, ridge=ridge, noise=NOISE,
                              samples=samples, seed=seed, max_iterations=150)
     return [{"task": task, "activation": activation, "alpha": alpha, "ridge": ridge,
-             "samples": samples, "seed": seed, "branch": branch, **_limit_row(limit)} for branch, limit in enumerate(found)]
+             "samples": samples, "seed": seed, "branch": branch, **_limit_row(limit)}
+            for branch, limit in enumerate(found)]
 
 
 # --- simulation ----------------------------------------------------------------------------------
@@ -276,16 +277,16 @@ def _theory(seed: int, samples: int, points: Sequence[dict]) -> tuple[dict, ...]
 STUDIES = (
     Study("erm_limits", "Limit of ERM against alpha and the ridge, equal for k and v.", limit_rows,
           _theory(0, 2**13, [dict(task=task, activation=activation, alpha=alpha, ridge_k=ridge,
-                           ridge_v=ridge)
-                      for task in TASKS for activation in ACTIVATIONS for ridge in RIDGES
-                      for alpha in FINE_ALPHAS]), ("state_evolution",)),
+                                  ridge_v=ridge)
+                             for task in TASKS for activation in ACTIVATIONS for ridge in RIDGES
+                             for alpha in FINE_ALPHAS]), ("state_evolution",)),
     Study("erm_tuned", "Limit of ERM at the ridge of least risk.", tuned_rows,
-          _theory(100, 2**13, [dict(task=task, activation=activation, alpha=alpha) for task in TASKS
-                        for activation in ACTIVATIONS for alpha in ALPHAS if alpha != 12]),
-          ("state_evolution",)),
+          _theory(100, 2**13, [dict(task=task, activation=activation, alpha=alpha)
+                               for task in TASKS for activation in ACTIVATIONS
+                               for alpha in ALPHAS if alpha != 12]), ("state_evolution",)),
     Study("bayes_limits", "Bayes-optimal limit against alpha.", bayes_rows,
-          _theory(300, 2**15, [dict(task=task, alpha=alpha) for task in TASKS for alpha in FINE_ALPHAS]),
-          ("bayes_limit",)),
+          _theory(300, 2**15, [dict(task=task, alpha=alpha) for task in TASKS
+                               for alpha in FINE_ALPHAS]), ("bayes_limit",)),
     Study("erm_fits", "ERM at D = 1000 by L-BFGS, several draws of teacher and data.", fit_rows,
           _jobs(10_000, [dict(task=task, activations=ACTIVATIONS, ridges=(1.0, 8.0), alpha=alpha,
                               dim=1000)
@@ -298,9 +299,10 @@ STUDIES = (
                                             (1600, 25), (3200, 12)) for _ in range(draws)]),
           ("erm", "population")),
     Study("erm_branches", "Solutions of the equations at small ridge.", branch_rows,
-          _theory(200, 2**13, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge)
-                        for activation in ACTIVATIONS for alpha in (2.0, 4.0)
-                        for ridge in (1.0, 0.5, 0.25, 0.1)]), ("state_evolution",)),
+          _theory(200, 2**13, [dict(task="spiked-2", activation=activation, alpha=alpha,
+                                    ridge=ridge)
+                               for activation in ACTIVATIONS for alpha in (2.0, 4.0)
+                               for ridge in (1.0, 0.5, 0.25, 0.1)]), ("state_evolution",)),
     Study("erm_starts", "ERM at D = 500 and small ridge from several starts.", start_rows,
           _jobs(30_000, [dict(task="spiked-2", activation=activation, alpha=alpha, ridge=ridge,
                               dim=500, starts=4)
