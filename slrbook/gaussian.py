@@ -298,7 +298,7 @@ def adapted_log_time(log_kernel: np.ndarray, slope: np.ndarray, count: float,
     return LogTime(rule.x, rule.w, 0)
 
 
-def exponential_transforms(mean: float, std: float, grid: LogTime, count: float) -> Transforms:
+def exponential_transforms(mean: float, std: float, grid: LogTime, depth: float) -> Transforms:
     r"""Laplace factors of the exponential kernel, :math:`\phi(\chi) = e^\chi`, for ``std`` >= 1.
 
     By parts, with :math:`f(\eta) = e^{\eta - e^\eta}` the density of a reversed Gumbel variable,
@@ -315,14 +315,15 @@ def exponential_transforms(mean: float, std: float, grid: LogTime, count: float)
         Mean and standard deviation of the score :math:`\chi`.
     grid : LogTime
         Equidistant nodes in :math:`\log t`.
-    count : float
-        Number of tokens L; sets how small :math:`1 - \mathbb{E} e^{-E}` must be resolved.
+    depth : float
+        The smallest :math:`E` that counts is :math:`e^{-depth}` times rounding: ``log L`` for the
+        complement of the M of L tokens, more where one token outweighs another by more.
 
     Returns
     -------
     Transforms
     """
-    eta = np.arange(-_NEGLIGIBLE - 4 - math.log(count), 4 + STEP, STEP)
+    eta = np.arange(-_NEGLIGIBLE - 4 - depth, 4 + STEP, STEP)
     density = STEP * np.exp(eta - np.exp(eta))
     if grid.stride < len(eta):  # neighbouring windows overlap: evaluate each point once
         z = (eta[0] - grid.values[0] - mean

@@ -464,10 +464,10 @@ def _score_rule(activation: Activation | _Relu, mean: float, slope: float,
 
 
 def _score_transforms(activation: Activation | _Relu, mean: float, std: float, reach: float,
-                      grid: LogTime, count: float) -> Transforms:
+                      grid: LogTime, depth: float) -> Transforms:
     """Laplace factors of a score N(mean, std^2)."""
     if isinstance(activation, Softmax) and std >= 1:
-        return exponential_transforms(mean, std, grid, count)
+        return exponential_transforms(mean, std, grid, depth)
     if std == 0:
         return kernel_transforms(activation.log_kernel(np.array([mean])), np.ones(1), grid)
     rule = _score_rule(activation, mean, std, reach=reach)
@@ -495,8 +495,9 @@ def _spiked_moments(task: SpikedSLR, activation: Activation, mean: float, std: f
     reach = TAIL + (min(abs(mean) / (2 * std), 27.0) if std > 0 else 0.0)
     low, high = min(mean, 0.0) - reach * std, max(mean, 0.0) + reach * std
     grid = _log_time(activation, low, high, std, count)
-    hit = _score_transforms(activation, mean, std, reach, grid, count)
-    miss = _score_transforms(activation, 0.0, std, reach, grid, count)
+    depth = math.log(count) + abs(mean)  # the relevant token outweighs another by e^mean
+    hit = _score_transforms(activation, mean, std, reach, grid, depth)
+    miss = _score_transforms(activation, 0.0, std, reach, grid, depth)
     seen = np.exp(hit.log_m)
 
     def factors(n: float) -> tuple:
@@ -515,7 +516,7 @@ def _exchangeable_power(lengths: Lengths, activation: Activation | _Relu,
     """For L independent scores N(0, std^2): n -> (B, 1 - B)."""
     count = float(lengths.max)
     grid = _log_time(activation, -TAIL * std, TAIL * std, std, count)
-    token = _score_transforms(activation, 0.0, std, TAIL, grid, count)
+    token = _score_transforms(activation, 0.0, std, TAIL, grid, math.log(count))
 
     def power(n: float) -> tuple[float, float]:
         return (n * grid.weights @ (token.j * _raise(token.log_m, n - 1)),
@@ -697,7 +698,7 @@ def _selected_token(task: MaxSLR, fineness: float) -> Nodes:
     rule = Nodes(*(np.concatenate(columns) for columns in zip(*halves)))
     if finite:
         times = _log_time(Softmax(), -TAIL * task.nu, TAIL * task.nu, task.nu, count)
-        token = _score_transforms(Softmax(), 0.0, task.nu, TAIL, times, count)
+        token = _score_transforms(Softmax(), 0.0, task.nu, TAIL, times, math.log(count))
         others = times.weights * task.length.expect(lambda n: n * _raise(token.log_m, n - 1))
         tilt = np.zeros_like(rule.x)
         for start in range(0, len(rule.x), 2**12):

@@ -49,7 +49,7 @@ def test_orthant(h, rho):
 def test_both_routes_to_the_exponential_kernel(mean, std):
     """By parts against plain panels: different integrals, equal factors."""
     grid = gaussian.even_log_time(-12 * std, mean + 12 * std, 10.0, std / 3)
-    by_parts = gaussian.exponential_transforms(mean, std, grid, 10.0)
+    by_parts = gaussian.exponential_transforms(mean, std, grid, 5.0)
     rule = gaussian.adapted_rule(lambda z: (1 + std) * z, -14.0, 14.0)
     plain = gaussian.kernel_transforms(mean + std * rule.x,
                                        rule.w * gaussian.normal_density(rule.x), grid)
@@ -64,10 +64,10 @@ def test_wide_strides_equal_narrow_ones():
     std = 5000.0
     wide = gaussian.even_log_time(-10 * std, 10 * std, 2.0, std)
     assert wide.stride > 200
-    factors = gaussian.exponential_transforms(0.0, std, wide, 2.0)
+    factors = gaussian.exponential_transforms(0.0, std, wide, 1.0)
     for index in (10, len(wide.values) // 2):
         one = gaussian.LogTime(wide.values[index:index + 1], wide.weights[:1], 1)
-        single = gaussian.exponential_transforms(0.0, std, one, 2.0)
+        single = gaussian.exponential_transforms(0.0, std, one, 1.0)
         assert [f[index] for f in factors] == pytest.approx([f[0] for f in single], rel=1e-12)
 
 

@@ -73,7 +73,7 @@ def test_moments_equal_direct_integrals(task, scale, activation):
 
 
 @pytest.mark.parametrize("nu, scale", [(1, 1.0), (5, 5**0.5), (10, 1.0), (20, 6.0), (40, 40**0.5),
-                                       (40, 2.0), (100, 10.0), (400, 20.0), (0.01, 0.1), (2, 30.0)])
+                                       (40, 2.0), (100, 10.0), (400, 20.0), (400, 2.0), (0.01, 0.1), (2, 30.0)])
 def test_spiked_softmax_of_two_tokens_in_high_precision(nu, scale):
     """At L = 2 the weight is a logistic function of the difference of the scores, a 1-d integral."""
     with mpmath.workdps(40):
