@@ -1,4 +1,4 @@
-import { ACTIVATIONS, choice, curve, html, plot, slider, svg } from "./common.js";
+import { ACTIVATIONS, choice, curve, html, plot, resetButton, slider, svg } from "./common.js";
 
 // Learning curves from published numbers: lines are theory, open marks are simulations.
 
@@ -81,7 +81,8 @@ function render({ model, el }) {
       control("ridge", slider({ label: "ridge r", min: 0, max: ridges.length - 1, step: 1,
         value: model.get("ridge"), format: (i) => String(ridges[i]), onInput: change("ridge") })),
       control("alpha", slider({ label: "marker α", min: 0, max: alphas.length - 1, step: 1,
-        value: model.get("alpha"), format: (i) => String(alphas[i]), onInput: change("alpha") }))),
+        value: model.get("alpha"), format: (i) => String(alphas[i]), onInput: change("alpha") })),
+      resetButton(model, ["task", "quantity", "ridge", "alpha"])),
     figure.node, summary));
   draw();
 }

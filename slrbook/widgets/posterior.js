@@ -1,4 +1,4 @@
-import { button, choice, html, plot, slider, svg, tickLabel } from "./common.js";
+import { button, choice, html, plot, resetButton, slider, svg, tickLabel } from "./common.js";
 
 // The stored random numbers of one sequence, as a sequence of the chosen task.
 function sequence(model) {
@@ -75,10 +75,6 @@ function render({ model, el }) {
   };
   const next = button("next sequence",
     () => set("sequence", (model.get("sequence") + 1) % model.get("normals").length));
-  const reset = button("reset", () => {
-    for (const name of names) model.set(name, initial[name]);
-    model.save_changes();
-  });
   for (const name of names) {
     model.on(`change:${name}`, () => {
       controls[name]?.set(model.get(name));
@@ -87,7 +83,7 @@ function render({ model, el }) {
   }
   el.append(html("div", { class: "slr-figure" },
     html("div", { class: "slr-controls" }, ...Object.values(controls).map((control) => control.node),
-      next, reset), above.node, below.node, summary));
+      next, resetButton(model, names)), above.node, below.node, summary));
   draw();
 }
 

@@ -1,4 +1,4 @@
-import { ACTIVATIONS, button, curve, html, plot, slider, svg, tickLabel } from "./common.js";
+import { ACTIVATIONS, curve, html, plot, resetButton, slider, svg, tickLabel } from "./common.js";
 
 const STEPS = 1200;
 
@@ -109,12 +109,9 @@ function render({ model, el }) {
       draw();
     });
   }
-  const reset = button("reset", () => {
-    for (const name of names) model.set(name, initial[name]);
-    model.save_changes();
-  });
   el.append(html("div", { class: "slr-figure" },
-    html("div", { class: "slr-controls" }, ...names.map((name) => controls[name].node), reset),
+    html("div", { class: "slr-controls" }, ...names.map((name) => controls[name].node),
+      resetButton(model, names)),
     above.node, below.node, summary));
   draw();
 }
