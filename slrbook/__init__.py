@@ -17,10 +17,24 @@ from .population import (
 from .tasks import MaxSLR as MaxSLR, Sequences as Sequences, SpikedSLR as SpikedSLR
 
 if TYPE_CHECKING:
+    from .bayes_limit import BayesLimit as BayesLimit, solve_bayes as solve_bayes
     from .erm import Fit as Fit, fit_erm as fit_erm, generalization_error as generalization_error
+    from .fixed_point import ConvergenceError as ConvergenceError
+    from .state_evolution import (
+        ErmLimit as ErmLimit,
+        Overlap as Overlap,
+        solve_erm as solve_erm,
+        sweep as sweep,
+    )
 
-# torch takes seconds to import, and most of the package does without
-_ON_DEMAND = {"Fit": "erm", "fit_erm": "erm", "generalization_error": "erm"}
+# torch and numba take seconds to import, and most of the package does without
+_ON_DEMAND = {
+    "BayesLimit": "bayes_limit", "solve_bayes": "bayes_limit",
+    "Fit": "erm", "fit_erm": "erm", "generalization_error": "erm",
+    "ConvergenceError": "fixed_point",
+    "ErmLimit": "state_evolution", "Overlap": "state_evolution", "solve_erm": "state_evolution",
+    "sweep": "state_evolution",
+}
 
 
 def __getattr__(name: str) -> object:
