@@ -31,8 +31,8 @@ from .fixed_point import (ConvergenceError, Draws, Task, check_numerics, check_t
 from .tasks import SpikedSLR
 
 _LOG_2PI = math.log(2 * math.pi)
-#: Table points per unit of the width of the law; cubic interpolation then errs by about 1e-10.
-_PER_UNIT = 64
+#: Table points per unit of the width of the law; cubic interpolation then errs by about 1e-8.
+_PER_UNIT = 32
 #: Step of the integral over the largest score, in widths of the law.
 _STEP = 0.35
 #: Gaussian and Gumbel weight beyond these is below 1e-13.
@@ -56,7 +56,7 @@ def _law_of_score(nu: float, spread: float) -> tuple[np.ndarray, float, float, f
     Returns
     -------
     table : (points, 3) array
-        Log cdf and its two derivatives, at steps of 1/64.
+        Log cdf and its two derivatives, at steps of 1/32.
     low, high : float
         End points of the table; the cdf is 0 and 1 beyond them.
     rate : float
@@ -252,7 +252,7 @@ class BayesLimit:
     residual : float
         The largest :math:`|F_i(x) - x_i|` of any overlap and scrambling.
     iterations : int
-        Evaluations of F, all scramblings together.
+        Updates, all scramblings together.
     message : str
         What happened, and what to change if it did not converge.
     task, alpha, noise, samples, scrambles, seed :
@@ -314,7 +314,7 @@ def solve_bayes(task: Task, *, alpha: float, noise: float,
     tolerance : float
         Largest residual of a solution.
     max_iterations : int
-        Evaluations per scrambling at most.
+        Updates per scrambling at most.
 
     Returns
     -------

@@ -21,6 +21,8 @@ Task = SpikedSLR | MaxSLR
 
 #: Previous iterates that an accelerated step combines.
 _DEPTH = 6
+#: Steps are plain until the residual is below the first, for at most the second.
+_NEAR, _PLAIN = 0.1, 30
 #: Points whose step is longer than the last by this factor would only bring their rounding.
 _FAR = 1e6
 #: Less damping than this is no progress.
@@ -160,7 +162,7 @@ def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.
           max_iterations: int) -> Iteration:
     r"""Solve :math:`x = F(x)` by Anderson acceleration, falling back on damped steps.
 
-    Each step combines the last points so that their combined step :math:`F(x) - x` is smallest,
+    The first steps are plain. Then each combines the last points so that their combined step :math:`F(x) - x` is smallest,
     and moves on by that step times a damping. Where the residual grows tenfold, the next step
     starts from the best point with half the damping; after three such failures in a row, without
     memory. The domain is convex, so that a damped step from inside can stay inside.
@@ -220,6 +222,8 @@ def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.
                 best, best_residual = history[-1], residual
         search = residual > _ROUGH
         anchor, step = history[-1]
+        if residual > _NEAR and iteration < _PLAIN:
+            history = history[-1:]  # plain steps stay in the basin of the start
         x = _accelerate(history, damping)
         length = damping
         while not physical(x):

@@ -194,16 +194,19 @@ class ErmEquations:
     def update(self, x: np.ndarray, search: bool) -> tuple[np.ndarray, float]:
         """One step of the iteration on the six conjugate parameters, and the residual at x.
 
-        The iteration runs on conjugate parameters because their domain is convex and every point
-        of it has an image. The residual is the largest change of the six overlaps, relative
-        above 1.
+        The value direction moves first, and the key direction follows from where it is then: at
+        once, the two can overshoot one another and diverge. The iteration runs on conjugate
+        parameters because their domain is convex and every point of it has an image. The residual
+        is the largest change of the six overlaps, relative above 1.
         """
         before = self.overlaps(x[:3], x[3:])
         hats = self.hats(*before, search=search)
         new = np.array(hats).ravel()
-        if self.physical(new):
-            return new, _change(np.ravel(before), np.ravel(self.overlaps(*hats)))
-        return new, max(1.0, _change(x, new))  # the image has no overlaps: far from a solution
+        if not self.physical(new):  # the image has no overlaps: far from a solution
+            return new, max(1.0, _change(x, new))
+        after = self.overlaps(*hats)
+        new[:3] = self.hats(before[0], after[1], search=False)[0]
+        return new, _change(np.ravel(before), np.ravel(after))
 
     def physical(self, x: np.ndarray) -> bool:
         """Whether conjugate parameters have overlaps with q >= m**2 and V > 0."""
@@ -240,7 +243,7 @@ class ErmLimit:
         The largest :math:`|F_i(x) - x_i| / \max(1, |x_i|)` of any order parameter and scrambling;
         ``inf`` if the first update already failed.
     iterations : int
-        Evaluations of F, all scramblings together.
+        Updates, all scramblings together.
     message : str
         What happened, and what to change if it did not converge.
     task, activation, alpha, ridge, noise, samples, scrambles, seed :
@@ -314,7 +317,7 @@ def solve_erm(task: Task, activation: str | Activation, *, alpha: float,
     tolerance : float
         Largest residual of a solution.
     max_iterations : int
-        Evaluations per scrambling at most.
+        Updates per scrambling at most.
 
     Returns
     -------
@@ -400,8 +403,8 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
 
     The starts are the informed and the uninformed one, one with both overlaps negative, and the
     ends of three paths on which the last solution starts the next: alpha falling from 32 times
-    its value, the ridge falling from 32 times its value, and the ridge rising from a sixteenth
-    of it. Each end that differs is then solved by ``solve_erm``. The first of the result has the lowest free energy: it is the global minimum
+    its value, the ridge falling from 32 times its value, and alpha rising from half its value.
+    Each end that differs is then solved by ``solve_erm``. The first of the result has the lowest free energy: it is the global minimum
     of the training objective, as far as replica symmetry holds and the starts reach.
 
     Parameters
@@ -448,10 +451,10 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
     here = equations()
     informed, uninformed = _start("informed", here), _start("uninformed", here)
     starts = [informed, uninformed, informed * [-1, 1, 1, -1, 1, 1]]  # both overlaps negative
-    falling, rising = [32.0, 16.0, 8.0, 4.0, 2.0], [1 / 16, 1 / 8, 1 / 4, 1 / 2]
+    falling, rising = [32.0, 16.0, 8.0, 4.0, 2.0], [0.5, 0.6, 0.7, 0.8, 0.9]
     for path in ([equations(more_samples=factor) for factor in falling],
                  [equations(more_ridge=factor) for factor in falling],
-                 [equations(more_ridge=factor) for factor in rising]):
+                 [equations(more_samples=factor) for factor in rising]):
         x = informed
         for system in path:
             if x is not None:
