@@ -84,8 +84,7 @@ def regenerate(study: Study, *, jobs: int = 1, folder: Path = store.DATA,
     ----------
     study : Study
     jobs : int
-        Processes, -1 for all cores. Inside ``with joblib.parallel_config(backend="dask"):`` the
-        jobs run on a dask cluster.
+        Processes of joblib, -1 for all cores.
     folder : Path
         Where the table, and the journal of a run that was interrupted, are.
     progress : bool
