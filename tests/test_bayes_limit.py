@@ -101,8 +101,8 @@ def test_free_energy_is_stationary_in_all_variables(task, alpha):
 
         slopes.append([slope(0, point), slope(1, point)])
         hat_slopes.append([slope(2, point), slope(3, point)])
-        away.append([slope(0, point - [0.3 * q[0], 0, 0, 0]),
-                     slope(1, point - [0, 0.3 * q[1], 0, 0])])
+        away.append([slope(0, point - [0.5 * q[0], 0, 0, 0]),
+                     slope(1, point - [0, 0.5 * q[1], 0, 0])])
     mean = np.mean(slopes, axis=0)
     error = np.std(slopes, axis=0, ddof=1) / math.sqrt(6)
     # q itself has an error, which the curvature 1/(1 - q)^2 of the hats turns into a slope
