@@ -39,11 +39,6 @@ from .proximal import SUMS, encode, proximal_sums
 from .tasks import MaxSLR, SpikedSLR
 
 
-#: A draw changes minimum if its objective falls by more than this (and 1/samples), at first and
-#: at most.
-_GAIN, _LARGEST_GAIN = 1e-4, 2e-3
-
-
 class Overlap(NamedTuple):
     """The order parameters of one direction: overlap with the hidden one, square, variance."""
 
@@ -106,7 +101,8 @@ class ErmEquations:
         self._code = encode(self.activation)
         self._draws = draw(self.task, self.noise, samples, seed)
         self._shifts = [np.zeros_like(part.b) for part in self._draws]
-        self._gain = min(_GAIN, 1 / samples)
+        # a minimum is left for a lower one only if that changes F by more than the draws resolve
+        self._gain = min(1e-4, 1 / samples)
 
     def _sums(self, key: Overlap, value: Overlap, search: bool, keep: bool) -> np.ndarray:
         """The averages named in ``proximal.SUMS``."""
@@ -211,14 +207,6 @@ class ErmEquations:
         after = self.overlaps(*hats)
         new[:3] = self.hats(before[0], after[1], search=False)[0]
         return new, _change(np.ravel(before), np.ravel(after))
-
-    def jumped(self) -> None:
-        """Double the gain for which a draw changes minimum, up to a limit.
-
-        Where two minima of a draw are nearly equal, the draw can prefer either in the solution
-        that follows from the other, and no solution is left. It then keeps the one it has.
-        """
-        self._gain = min(2 * self._gain, _LARGEST_GAIN)
 
     def physical(self, x: np.ndarray) -> bool:
         """Whether conjugate parameters have overlaps with q >= m**2 and V > 0."""
@@ -360,7 +348,7 @@ def solve_erm(task: Task, activation: str | Activation, *, alpha: float,
         if x is None:
             x = _start(start, equations)
         end = solve(equations.update, x, equations.physical, tolerance=tolerance,
-                    max_iterations=max_iterations, jumped=equations.jumped)
+                    max_iterations=max_iterations)
         ends.append(end)
         rows.append(_measure(equations, end.x))
         if not end.reason:
@@ -456,7 +444,7 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
 
     def end(system: ErmEquations, x: np.ndarray) -> np.ndarray | None:
         stop = solve(system.update, x, system.physical, tolerance=tolerance,
-                     max_iterations=max_iterations, jumped=system.jumped)
+                     max_iterations=max_iterations)
         return None if stop.reason else stop.x
 
     ridges = _check_ridge(ridge)
