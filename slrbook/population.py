@@ -740,7 +740,7 @@ def _best_linear(task: Task) -> tuple[float, None, Moments]:
 
 def _loss(moments: Moments) -> float:
     """The noiseless risk; that of the null predictor where the weights underflow."""
-    return moments.deficit / moments.power if moments.power > 0 else 1.0
+    return moments.deficit / moments.power if moments.power > 1e-290 else 1.0
 
 
 def _best_scale(task: Task, activation: Softplus | Erf) -> tuple[float, Moments]:
