@@ -34,9 +34,9 @@ def _execute(arguments: argparse.Namespace) -> int:
 
 
 def _data(arguments: argparse.Namespace) -> int:
-    from . import published  # imports torch
+    from . import published, studies  # imports torch
 
-    known = {study.name: study for study in published.STUDIES}
+    known = {study.name: study for study in studies.STUDIES}
     unknown = [name for name in arguments.studies if name not in known]
     if unknown:
         print(f"No such result: {', '.join(unknown)}. There are: {', '.join(known)}.",

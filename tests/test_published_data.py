@@ -13,9 +13,10 @@ import random
 import numpy as np
 import pytest
 
-from slrbook import published, store
+from slrbook import store, studies
+from slrbook.studies import finite
 
-STUDIES = {study.name: study for study in published.STUDIES}
+STUDIES = {study.name: study for study in studies.STUDIES}
 #: Rows per file, and the longest a row may have taken (in seconds) to be drawn.
 SAMPLE, LONGEST = 2, 15.0
 
@@ -56,7 +57,7 @@ def test_sampled_rows_are_found_again(name):
         published_rows = rows_of(table, job)
         if "tuning" in table.columns:  # not the search, which takes long, but what it found
             arguments = ("task", "activation", "alpha", "ridge_k", "ridge_v", "samples", "seed")
-            fresh = [published.limit_rows(**{key: row[key] for key in arguments})[0]
+            fresh = [finite.limit_rows(**{key: row[key] for key in arguments})[0]
                      for row in published_rows]
         else:
             fresh = study.compute(**job)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slrbook import __main__ as command
-from slrbook import published, store
+from slrbook import published, store, studies
 from slrbook.store import Journal, StoreError, Table
 
 ROWS = [{"task": "a", "alpha": 0.5, "draw": 0, "converged": True, "risk": 1 / 3},
@@ -183,7 +183,7 @@ def test_changed_code_and_changed_jobs_are_recomputed(tmp_path):
 
 
 def test_the_hash_covers_what_the_modules_reach():
-    theory = next(study for study in published.STUDIES if study.name == "erm_limits")
+    theory = next(study for study in studies.STUDIES if study.name == "erm_limits")
     files = {path.name for path in published.notebooks.reached("import slrbook.state_evolution")}
     assert {"proximal.py", "fixed_point.py", "tasks.py", "gaussian.py"} <= files
     assert theory.code() != replace(theory, modules=("erm",)).code()
@@ -196,7 +196,7 @@ def test_the_command_names_what_it_knows(capsys):
 
 
 def test_every_record_is_json_that_a_person_can_read():
-    for study in published.STUDIES:
+    for study in studies.STUDIES:
         assert json.loads(json.dumps(list(study.jobs)))
         keys = [json.dumps(job) for job in study.jobs]
         assert len(set(keys)) == len(keys), f"{study.name} has a job twice"
