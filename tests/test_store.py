@@ -148,7 +148,8 @@ def squares(x, seed):
 
 
 STUDY = published.Study("squares", "Squares.", squares,
-                        tuple({"x": x, "seed": 7} for x in (1.0, 2.0, 3.0)), ("lengths",), {"noise": 0.3})
+                        tuple({"x": x, "seed": 7} for x in (1.0, 2.0, 3.0)), ("lengths",),
+                        {"noise": 0.3})
 
 
 def run(study, folder):
