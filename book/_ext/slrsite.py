@@ -1,7 +1,7 @@
 """What the site needs beyond Jupyter Book.
 
 MathJax and the interactive figures are served by the site itself, the ledger of claims is written
-from ``book/claims.yml``, and two flaws of the theme that hinder screen readers are mended.
+from ``book/claims.yml``, the table of symbols from ``book/notation.yml``, and a few flaws of the theme that hinder screen readers are mended.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ MATHJAX = ROOT / "node_modules" / "mathjax" / "es5"
 MATHJAX_PARTS = ("tex-mml-chtml.js", "input/tex/extensions", "output/chtml", "a11y", "sre", "ui")
 WIDGETS = ROOT / "slrbook" / "widgets"
 CLAIMS = ROOT / "book" / "claims.yml"
+SYMBOLS = ROOT / "book" / "notation.yml"
 
 #: Text of the finished pages that is replaced, and by what.
 MENDED = {
@@ -64,6 +65,31 @@ class Claims(SphinxDirective):
         return self.parse_text_to_nodes(text)
 
 
+def symbol_row(entry: dict) -> str:
+    """Return the row of one symbol: what it means, where it is introduced, what else it may be."""
+    words = entry["meaning"]
+    if "label" in entry:
+        equation = entry["label"].startswith("eq-")  # its number comes in parentheses
+        words += f" {{eq}}`{entry['label']}`" if equation else f" ({{prf:ref}}`{entry['label']}`)"
+    for chapter, other in entry.get("elsewhere", {}).items():
+        words += f"; in {{doc}}`/book/{chapter}` {other}"
+    return f"* - ${entry['symbol']}$\n  - {words}\n"
+
+
+class Notation(SphinxDirective):
+    """``{notation}`` shows the symbols of the book, a table for each group."""
+
+    def run(self) -> list[nodes.Node]:
+        """Parse the tables into the page."""
+        self.env.note_dependency(str(SYMBOLS))
+        groups = yaml.safe_load(SYMBOLS.read_text(encoding="utf8"))
+        text = "\n".join(
+            f":::{{rubric}} {group['group']}\n:::\n\n```{{list-table}}\n:header-rows: 1\n"
+            ":class: slr-symbols\n\n* - Symbol\n  - Meaning\n"
+            + "".join(symbol_row(entry) for entry in group["symbols"]) + "```\n" for group in groups)
+        return self.parse_text_to_nodes(text)
+
+
 def load_where_used(app: Sphinx, pagename: str, templatename: str, context: dict,
                     doctree: object) -> None:
     """Load the scripts of the interactive figures only on pages that have one."""
@@ -99,6 +125,7 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_directive("claims", Claims)
+    app.add_directive("notation", Notation)
     app.connect("html-page-context", load_where_used)
     app.connect("build-finished", finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
