@@ -14,7 +14,7 @@ BUILT := _build/.built
 # What the look and the structure of all pages depend on: a change rebuilds the site from nothing.
 FRAME := _config.yml _toc.yml requirements.txt $(wildcard book/_ext/*.py book/_static/*)
 PAGES := $(wildcard book/*.ipynb book/*.md book/*.bib book/*.yml) \
-	$(wildcard slrbook/widgets/*.js slrbook/widgets/*.css)
+	$(wildcard slrbook/*.py slrbook/widgets/*.py slrbook/widgets/*.js slrbook/widgets/*.css)
 
 .DEFAULT_GOAL := help
 .PHONY: help book serve lab test execute data bench clean

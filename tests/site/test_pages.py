@@ -20,7 +20,8 @@ CUT_OFF = """() => [...document.querySelectorAll('article *')].filter((node) =>
     && node.clientWidth > 2 && node.scrollWidth > node.clientWidth + 1
     && !node.closest('.math, svg')).concat(
     [...document.querySelectorAll('article mjx-container:not([display]) mjx-math')].filter((node) =>
-      node.checkVisibility() && node.getBoundingClientRect().right > innerWidth))
+      node.checkVisibility() && node.getBoundingClientRect().right > innerWidth
+      && getComputedStyle(node.parentElement).overflowX !== 'auto'))
   .map((node) => node.outerHTML.slice(0, 200))"""
 
 
