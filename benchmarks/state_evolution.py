@@ -75,10 +75,10 @@ def vectorised(omega, w, label, steps=40):
 def proximal_step():
     samples = 2**15
     omega, w, label = projections(samples)
-    code = encode(Softmax())
+    kernel = encode(Softmax())
 
     def ours(search=True):
-        return proximal_points(*code, omega, w, label, KEY.V, VALUE.V, np.zeros_like(omega),
+        return proximal_points(kernel, omega, w, label, KEY.V, VALUE.V, np.zeros_like(omega),
                                search, 0.0)
 
     _, first = timed(ours)

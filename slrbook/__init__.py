@@ -5,11 +5,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .activations import Erf as Erf, Linear as Linear, Softmax as Softmax, Softplus as Softplus
+from .activations import (
+    Erf as Erf,
+    Exponential as Exponential,
+    Linear as Linear,
+    Sigmoid as Sigmoid,
+    Softmax as Softmax,
+    Softplus as Softplus,
+)
 from .population import (
     PopulationRisk as PopulationRisk,
     attention_moments as attention_moments,
     bayes_risk as bayes_risk,
+    elementwise_risk as elementwise_risk,
     overlap_risk as overlap_risk,
     population_risk as population_risk,
     risk_at as risk_at,

@@ -12,7 +12,7 @@ The kernel :math:`\phi` is all that tells one activation from another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 from scipy.special import erfc, expit, log_expit, softmax
@@ -20,24 +20,25 @@ from scipy.special import erfc, expit, log_expit, softmax
 from . import _checks
 
 
-class _Normalised:
-    """Weights that sum to one; subclasses give ``log_kernel`` and its derivative."""
+class _Positive:
+    """A positive kernel, given by its logarithm and the derivative of that; normalised or not."""
 
-    normalised: ClassVar[bool] = True
+    normalised: bool
 
     def __call__(self, chi: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Return the weights, shape ``(..., L)``; zero where ``mask`` is False."""
         scores = self.log_kernel(np.asarray(chi, dtype=float))
         if mask is not None:
             scores = np.where(mask, scores, -np.inf)
-        return softmax(scores, axis=-1)
+        return softmax(scores, axis=-1) if self.normalised else np.exp(scores)
 
     def vjp(self, chi: np.ndarray, cotangent: np.ndarray,
             mask: np.ndarray | None = None) -> np.ndarray:
         r"""Return :math:`J^T c`: ``sum_l c_l d sigma_l / d chi_l'``, shape ``(..., L)``."""
         weights = self(chi, mask)
-        centred = cotangent - (weights * cotangent).sum(axis=-1, keepdims=True)
-        return self.log_kernel_slope(np.asarray(chi, dtype=float)) * weights * centred
+        if self.normalised:
+            cotangent = cotangent - (weights * cotangent).sum(axis=-1, keepdims=True)
+        return self.log_kernel_slope(np.asarray(chi, dtype=float)) * weights * cotangent
 
 
 class _Elementwise:
@@ -57,18 +58,7 @@ class _Elementwise:
         return product if mask is None else np.where(mask, product, 0.0)
 
 
-@dataclass(frozen=True)
-class Softmax(_Normalised):
-    r"""Softmax attention, :math:`\phi(\chi) = e^\chi`, normalised.
-
-    Examples
-    --------
-    >>> Softmax()([0.0, 0.0, 0.0]).round(4)
-    array([0.3333, 0.3333, 0.3333])
-    """
-
-    name: ClassVar[str] = "softmax"
-
+class _ExponentialKernel(_Positive):
     def log_kernel(self, chi: np.ndarray) -> np.ndarray:
         r"""Return :math:`\log \phi(\chi) = \chi`."""
         return chi
@@ -79,39 +69,115 @@ class Softmax(_Normalised):
 
 
 @dataclass(frozen=True)
-class Softplus(_Normalised):
-    r"""Normalised softplus, :math:`\phi(\chi) = \log(1 + e^{\chi + c})`.
+class Softmax(_ExponentialKernel):
+    r"""Softmax attention, :math:`\phi(\chi) = e^\chi`, normalised.
+
+    Examples
+    --------
+    >>> Softmax()([0.0, 0.0, 0.0]).round(4)
+    array([0.3333, 0.3333, 0.3333])
+    """
+
+    name: ClassVar[str] = "softmax"
+    normalised: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Exponential(_ExponentialKernel):
+    r"""Softmax without its denominator, :math:`\sigma_\ell = e^{\chi_\ell}`.
+
+    An offset would be a factor, which the value direction has already.
+
+    Examples
+    --------
+    >>> Exponential()([0.0, 1.0]).round(4)
+    array([1.    , 2.7183])
+    """
+
+    name: ClassVar[str] = "exponential"
+    normalised: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Softplus(_Positive):
+    r"""Softplus to a power, :math:`\phi(\chi) = \log(1 + e^{\chi + c})^p`.
+
+    It falls as :math:`e^{p\chi}` on the left and grows as :math:`\chi^p` on the right.
 
     Parameters
     ----------
     offset : float or None
         The offset c. ``None`` leaves it free: ``population_risk`` minimises over it, and the
         finite-sample functions ask for a number.
+    power : float
+        The power p > 0.
+    normalised : bool
+        Whether the weights are divided by their sum.
 
     Examples
     --------
     >>> Softplus()([0.0, 3.0]).round(4)
     array([0.1852, 0.8148])
+    >>> Softplus(power=2.0, normalised=False)([0.0, 3.0]).round(4)
+    array([0.4805, 9.2939])
     """
 
     name: ClassVar[str] = "softplus"
     offset: float | None = 0.0
+    power: float = 1.0
+    normalised: bool = True
 
     def __post_init__(self) -> None:
-        if self.offset is not None:
-            object.__setattr__(self, "offset", _checks.real("offset", self.offset))
+        _check_offset(self)
+        _check_normalised(self)
+        object.__setattr__(self, "power", _checks.real("power", self.power, low=0.0, strict=True))
 
     def log_kernel(self, chi: np.ndarray) -> np.ndarray:
-        r"""Return :math:`\log \log(1 + e^{\chi + c})`, accurate on both sides."""
+        r"""Return :math:`p \log \log(1 + e^{\chi + c})`, accurate on both sides."""
         x = chi + fixed_offset(self)
         # log1p(e^x) = e^x (1 - e^x/2 + ...) on the far left, where the logarithm is x itself
-        return np.where(x < -30, x, np.log(-log_expit(-np.maximum(x, -30))))
+        return self.power * np.where(x < -30, x, np.log(-log_expit(-np.maximum(x, -30))))
 
     def log_kernel_slope(self, chi: np.ndarray) -> np.ndarray:
         r"""Return the derivative of :math:`\log \phi`."""
         x = chi + fixed_offset(self)
         right = np.maximum(x, -30)
-        return np.where(x < -30, 1.0, expit(right) / -log_expit(-right))
+        return self.power * np.where(x < -30, 1.0, expit(right) / -log_expit(-right))
+
+
+@dataclass(frozen=True)
+class Sigmoid(_Positive):
+    r"""Sigmoid attention, :math:`\phi(\chi) = 1/(1 + e^{-\chi - c})`.
+
+    Parameters
+    ----------
+    offset : float or None
+        The offset c. ``None`` (the default) leaves it free: ``population_risk`` minimises over
+        it, and the finite-sample functions ask for a number.
+    normalised : bool
+        Whether the weights are divided by their sum.
+
+    Examples
+    --------
+    >>> Sigmoid(offset=0.0)([0.0, 1.0]).round(4)
+    array([0.5   , 0.7311])
+    """
+
+    name: ClassVar[str] = "sigmoid"
+    offset: float | None = None
+    normalised: bool = False
+
+    def __post_init__(self) -> None:
+        _check_offset(self)
+        _check_normalised(self)
+
+    def log_kernel(self, chi: np.ndarray) -> np.ndarray:
+        r"""Return :math:`\log \phi(\chi)`."""
+        return log_expit(chi + fixed_offset(self))
+
+    def log_kernel_slope(self, chi: np.ndarray) -> np.ndarray:
+        r"""Return the derivative of :math:`\log \phi`."""
+        return expit(-chi - fixed_offset(self))
 
 
 @dataclass(frozen=True)
@@ -155,8 +221,7 @@ class Erf(_Elementwise):
     offset: float | None = None
 
     def __post_init__(self) -> None:
-        if self.offset is not None:
-            object.__setattr__(self, "offset", _checks.real("offset", self.offset))
+        _check_offset(self)
 
     def kernel(self, chi: np.ndarray) -> np.ndarray:
         r"""Return :math:`\phi(\chi)`."""
@@ -167,9 +232,9 @@ class Erf(_Elementwise):
         return 2 / np.sqrt(np.pi) * np.exp(-(chi + fixed_offset(self)) ** 2)
 
 
-_BY_NAME = {kind.name: kind for kind in (Softmax, Linear, Erf, Softplus)}
+Activation = Softmax | Linear | Erf | Softplus | Exponential | Sigmoid
 
-Activation = Softmax | Linear | Erf | Softplus
+_BY_NAME = {kind.name: kind for kind in get_args(Activation)}
 
 
 def as_activation(activation: str | Activation) -> Activation:
@@ -183,18 +248,18 @@ def as_activation(activation: str | Activation) -> Activation:
     Examples
     --------
     >>> as_activation("softplus")
-    Softplus(offset=0.0)
-    >>> as_activation("relu")
+    Softplus(offset=0.0, power=1.0, normalised=True)
+    >>> as_activation("relu")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: activation must be one of 'softmax', 'linear', 'erf', 'softplus'; got 'relu'
+    ValueError: activation must be one of 'softmax', 'linear', ..., 'sigmoid'; got 'relu'
     """
-    if isinstance(activation, (_Normalised, _Elementwise)):
+    if isinstance(activation, (_Positive, _Elementwise)):  # a reader's own too
         return activation
     return _BY_NAME[_checks.choice("activation", activation, tuple(_BY_NAME))]()
 
 
-def fixed_offset(activation: Erf | Softplus) -> float:
+def fixed_offset(activation: Erf | Softplus | Sigmoid) -> float:
     """Return the activation's offset.
 
     Raises
@@ -205,3 +270,13 @@ def fixed_offset(activation: Erf | Softplus) -> float:
     if activation.offset is None:
         raise ValueError(f"offset of {activation.name} must be a number here; got None (free)")
     return activation.offset
+
+
+def _check_offset(activation: Erf | Softplus | Sigmoid) -> None:
+    if activation.offset is not None:
+        object.__setattr__(activation, "offset", _checks.real("offset", activation.offset))
+
+
+def _check_normalised(activation: Softplus | Sigmoid) -> None:
+    _checks.choice("normalised", activation.normalised, (True, False))
+    object.__setattr__(activation, "normalised", bool(activation.normalised))

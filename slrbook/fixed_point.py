@@ -158,8 +158,8 @@ class Iteration(NamedTuple):
 
 
 def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.ndarray,
-          physical: Callable[[np.ndarray], bool], *, tolerance: float,
-          max_iterations: int) -> Iteration:
+          physical: Callable[[np.ndarray], bool], *, tolerance: float, max_iterations: int,
+          jumped: Callable[[], None] = lambda: None) -> Iteration:
     r"""Solve :math:`x = F(x)` by Anderson acceleration, falling back on damped steps.
 
     The first steps are plain. Then each combines the last points so that their combined step :math:`F(x) - x` is smallest,
@@ -181,6 +181,8 @@ def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.
         Residual of a solution.
     max_iterations : int
         Updates at most.
+    jumped : callable
+        Called where a point that looked like a solution is none after a search.
 
     Returns
     -------
@@ -195,7 +197,7 @@ def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.
     """
     history = []  # points, and their steps F(x) - x
     best, best_residual = None, math.inf
-    damping, failures, search = 1.0, 0, True
+    damping, failures, search, testing = 1.0, 0, True, False
     reason = "the limit on iterations was reached"
     for iteration in range(1, max_iterations + 1):
         ahead, residual = update(x, search)
@@ -204,8 +206,12 @@ def solve(update: Callable[[np.ndarray, bool], tuple[np.ndarray, float]], x: np.
         if residual <= tolerance:
             if search:
                 return Iteration(x, residual, iteration, "")
-            search, history, best_residual = True, [], math.inf  # the same point, without memory
+            search, testing = True, True  # the same point, without memory
+            history, best_residual = [], math.inf
             continue
+        if testing:
+            testing = False
+            jumped()
         history = [*history[-_DEPTH:], (x, ahead - x)]
         if residual > 10 * best_residual:
             failures += 1

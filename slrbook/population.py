@@ -23,7 +23,8 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtr
 
 from . import _checks
-from .activations import Activation, Erf, Linear, Softmax, Softplus, as_activation, fixed_offset
+from .activations import (Activation, Erf, Exponential, Linear, Sigmoid, Softmax, Softplus,
+                          as_activation, fixed_offset)
 from .gaussian import (STEP, TAIL, LogTime, Nodes, Transforms, adapted_rule,
                        adapted_log_time, even_log_time, exponential_transforms,
                        kernel_transforms, log_survival, normal_density, orthant, running_integral, sobol_normals)
@@ -117,6 +118,52 @@ def bayes_risk(task: Task, *, noise: float = 0.0) -> float:
     return noise**2 + _bayes_moments(task).deficit / _bayes_moments(task).power
 
 
+def elementwise_risk(task: Task, *, noise: float = 0.0) -> float:
+    r"""Smallest risk of any layer whose weights look at one token at a time.
+
+    The best elementwise weights are the posterior of the location given one score alone. With
+    :math:`p_1` the density of :math:`\chi^*` at the relevant token and :math:`p` the sum of its
+    densities at all tokens,
+
+    .. math:: \Delta^2 + 1 - \max_\phi \frac{(\int \phi\, p_1)^2}{\int \phi^2 p}
+              = \Delta^2 + 1 - \int \frac{p_1^2}{p},
+              \qquad \phi = \frac{p_1}{p}.
+
+    In the spiked task :math:`\phi` is a sigmoid, of slope :math:`\sqrt\nu` and offset
+    :math:`-\nu/2 - \log(\mathbb{E} L - 1)`. In the max task at :math:`\nu = \infty` it is
+    :math:`\Phi(\chi)^{L - 1}` for a fixed length, and the risk is :math:`(L - 1)/(2L - 1)`.
+
+    Parameters
+    ----------
+    task : SpikedSLR or MaxSLR
+    noise : float
+        Standard deviation :math:`\Delta \ge 0` of the label noise.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its domain.
+
+    Source: Cauchy-Schwarz; the chapter on activations.
+
+    Examples
+    --------
+    >>> from slrbook import MaxSLR
+    >>> round(elementwise_risk(MaxSLR(math.inf, 10)), 8), round(9 / 19, 8)
+    (0.47368421, 0.47368421)
+    """
+    task = _check_task(task)
+    noise = _checks.real("noise", noise, low=0.0)
+    if isinstance(task, SpikedSLR) or task.length.max == 1:
+        return population_risk(task, Sigmoid(), noise=noise).risk
+    _, base, tilt = _selected_law(task, 1.0)
+    return noise**2 + 1 - float(base @ tilt**2) / task.length.mean
+
+
 def population_risk(task: Task, activation: str | Activation, *,
                     noise: float = 0.0) -> PopulationRisk:
     r"""Minimum over k, v (and a free offset) of the population risk of one attention layer.
@@ -131,8 +178,9 @@ def population_risk(task: Task, activation: str | Activation, *,
     Parameters
     ----------
     task : SpikedSLR or MaxSLR
-    activation : Softmax, Linear, Erf, Softplus or a name
-        An offset of ``None`` is minimised over.
+    activation : an activation, or its name
+        An offset of ``None`` is minimised over (not where softplus is not normalised: its best
+        offset may be infinite).
     noise : float
         Standard deviation :math:`\Delta \ge 0` of the label noise.
 
@@ -165,23 +213,24 @@ def population_risk(task: Task, activation: str | Activation, *,
             activation = replace(activation, offset=0.0)
         scale, offset = 0.0, getattr(activation, "offset", None)
         moments = attention_moments(task, activation, scale)
-    elif isinstance(activation, Softplus) and activation.offset is None:
-        # softplus(chi + c) / e^c tends to e^chi as c falls: softmax, hence the Bayes risk, is
+    elif activation.normalised and getattr(activation, "offset", 0.0) is None:
+        # phi(chi + c) / e^(p c) tends to e^(p chi) as c falls: softmax, hence the Bayes risk, is
         # approached and nothing is below it
         best = population_risk(task, Softmax(), noise=noise)
-        return replace(best, offset=-math.inf, attained=False)
+        scale = best.key_scale / _power(activation)
+        return replace(best, key_scale=scale, offset=-math.inf, attained=False)
     elif isinstance(activation, Softmax):
         scale, offset, moments = task.key_scale, None, _bayes_moments(task)
     elif isinstance(activation, Linear):
         scale, offset, moments = _best_linear(task)
-    elif isinstance(activation, Erf) and activation.offset is None:
-        scale, offset, moments = _best_erf(task)
+    elif isinstance(activation, (Sigmoid, Erf)) and activation.offset is None:
+        scale, offset, moments = _best_offset(task, activation)
     else:
         scale, moments = _best_scale(task, activation)
-        offset = activation.offset
+        offset = getattr(activation, "offset", None)
     return PopulationRisk(noise**2 + moments.deficit / moments.power, scale,
                           moments.signal / moments.power, offset, moments.signal, moments.power,
-                          math.isfinite(scale))
+                          math.isfinite(scale) and math.isfinite(offset or 0.0))
 
 
 def attention_moments(task: Task, activation: str | Activation, m: float,
@@ -200,7 +249,7 @@ def attention_moments(task: Task, activation: str | Activation, m: float,
     Parameters
     ----------
     task : SpikedSLR or MaxSLR
-    activation : Softmax, Linear, Erf, Softplus or a name
+    activation : an activation, or its name
         Its offset must be a number.
     m : float
         Overlap :math:`m_k = k \cdot k^*/D`.
@@ -233,12 +282,11 @@ def attention_moments(task: Task, activation: str | Activation, m: float,
     q = m * m if q is None else _checks.real("q", q, low=0.0)
     if q < m * m * (1 - 1e-12):
         raise ValueError(f"q must be at least m**2 = {m * m!r}; got {q!r}")
-    spread = math.sqrt(max(q - m * m, 0.0))
-    if not activation.normalised:
-        return _elementwise_moments(task, activation, m, spread)
-    if isinstance(task, SpikedSLR):
-        return _spiked_moments(task, activation, m * math.sqrt(task.nu), math.sqrt(q))
-    return _max_moments(task, activation, m, spread)
+    moments = _moments(task, activation, m, math.sqrt(max(q - m * m, 0.0)))
+    if not math.isfinite(moments.power):
+        raise ValueError(f"m and q must be small enough that E sum sigma^2 of {activation.name} is "
+                         f"finite; got m={m!r}, q={q!r}")
+    return moments
 
 
 def risk_at(task: Task, activation: str | Activation, key_scale: float, *,
@@ -248,7 +296,7 @@ def risk_at(task: Task, activation: str | Activation, key_scale: float, *,
     Parameters
     ----------
     task : SpikedSLR or MaxSLR
-    activation : Softmax, Linear, Erf, Softplus or a name
+    activation : an activation, or its name
         Its offset must be a number.
     key_scale : float
         The scale a, finite.
@@ -276,6 +324,9 @@ def risk_at(task: Task, activation: str | Activation, key_scale: float, *,
     key_scale = _checks.real("key_scale", key_scale)
     noise = _checks.real("noise", noise, low=0.0)
     moments = attention_moments(task, activation, key_scale)
+    if moments.power == 0:
+        raise ValueError("key_scale must leave weights that do not all underflow; got "
+                         f"{key_scale!r} for {activation!r}")
     return noise**2 + moments.deficit / moments.power
 
 
@@ -300,7 +351,7 @@ def overlap_risk(task: Task, activation: str | Activation, *, m_k: float, q_k: f
     Parameters
     ----------
     task : SpikedSLR or MaxSLR
-    activation : Softmax, Linear, Erf, Softplus or a name
+    activation : an activation, or its name
         Its offset must be a number.
     m_k, q_k, m_v, q_v : float
         :math:`k \cdot k^*/D`, :math:`|k|^2/D`, :math:`v \cdot v^*/D`, :math:`|v|^2/D`.
@@ -390,10 +441,30 @@ def _check_task(task: object) -> Task:
 
 @dataclass(frozen=True)
 class _Relu:
-    """The kernel max(0, chi), the limit of softplus(a chi)/a at infinite key scale a."""
+    """The kernel max(0, chi)^p, the limit of softplus(a chi)^p / a^p at infinite key scale a.
+
+    At p = 0 it is the indicator of a positive score, the limit of a sigmoid.
+    """
+
+    power: float
 
     def log_kernel(self, chi: np.ndarray) -> np.ndarray:
-        return np.log(np.maximum(chi, 0.0), out=np.full_like(chi, -np.inf), where=chi > 0)
+        logs = np.log(np.maximum(chi, 0.0), out=np.full_like(chi, -np.inf), where=chi > 0)
+        return np.multiply(self.power, logs, out=logs, where=chi > 0)
+
+
+def _power(activation: Activation | _Relu) -> float:
+    """The power p of a kernel that falls as e^(p chi)."""
+    return getattr(activation, "power", 1.0)
+
+
+def _moments(task: Task, activation: Activation, m: float, spread: float) -> Moments:
+    """The moments for scores m chi* + spread b; infinite where they overflow."""
+    if not activation.normalised:
+        return _elementwise_moments(task, activation, m, spread)
+    if isinstance(task, SpikedSLR):
+        return _spiked_moments(task, activation, m * math.sqrt(task.nu), math.hypot(m, spread))
+    return _max_moments(task, activation, m, spread)
 
 
 # Normalised activations: Laplace integrals over log t, averaged over the law of L.
@@ -455,7 +526,8 @@ def _score_rule(activation: Activation | _Relu, mean: float, slope: float,
     if isinstance(activation, _Relu):
         zero = min(max(-mean / slope, -reach), reach)
         parts = [adapted_rule(lambda z: rate * z, -reach, zero),
-                 adapted_rule(lambda y: rate * y + np.log(y), _TINY, reach - zero + _TINY)]
+                 adapted_rule(lambda y: rate * y + max(1.0, activation.power) * np.log(y), _TINY,
+                              reach - zero + _TINY)]
         parts[1] = Nodes(parts[1].x + zero, parts[1].w)
         return Nodes(*(np.concatenate(columns) for columns in zip(*parts)))
     sign = math.copysign(1.0, slope)
@@ -479,7 +551,8 @@ def _log_time(activation: Activation | _Relu, low: float, high: float, std: floa
               count: float) -> LogTime:
     """Nodes in log t for scores of standard deviation ``std`` that range over [low, high]."""
     if isinstance(activation, _Relu):
-        return even_log_time(math.log(_TINY), math.log(high), count)
+        power = activation.power
+        return even_log_time(power * math.log(_TINY), power * math.log(high), count)
     width = std / math.sqrt(2 * math.log(count) + 4)  # that of the largest of L scores, or less
     if isinstance(activation, Softmax):
         return even_log_time(low, high, count, width)
@@ -667,11 +740,25 @@ def _gumbel_convolutions(task: MaxSLR, activation: Activation, m: float, spread:
 
 # Elementwise activations: one-dimensional integrals.
 
-def _score_mean(activation: Linear | Erf, mean: np.ndarray, std: float) -> np.ndarray:
-    """Mean of phi at a score N(mean, std^2)."""
+#: A growing kernel moves the weight of its square up the Gaussian, to where that underflows.
+_UP = 37.0
+
+
+def _score_mean(activation: Activation | _Relu, mean: np.ndarray, std: float) -> np.ndarray:
+    """Mean of phi at scores N(mean, std^2)."""
     if isinstance(activation, Linear):
         return 1 + mean
-    return 2 * ndtr(_threshold(activation, mean, std))
+    if isinstance(activation, Erf):
+        return 2 * ndtr(_threshold(activation, mean, std))
+    if isinstance(activation, Exponential):
+        return np.exp(mean + std**2 / 2)
+    if std == 0:
+        return np.exp(activation.log_kernel(mean))
+    rate = 1 + std * _power(activation)
+    rule = adapted_rule(lambda z: rate * z, -TAIL, _UP)
+    law = rule.w * normal_density(rule.x)
+    return sum(weight * np.exp(activation.log_kernel(mean + std * z))
+               for z, weight in zip(rule.x, law))
 
 
 def _threshold(activation: Erf, mean: np.ndarray, std: float) -> np.ndarray:
@@ -679,18 +766,35 @@ def _threshold(activation: Erf, mean: np.ndarray, std: float) -> np.ndarray:
     return math.sqrt(2) * (fixed_offset(activation) + mean) / math.sqrt(1 + 2 * std**2)
 
 
-def _score_moments(activation: Linear | Erf, mean: float, std: float) -> tuple:
+def _score_moments(activation: Activation | _Relu, mean: float, std: float) -> tuple:
     """Mean, variance and second moment of phi at a score N(mean, std^2)."""
     if isinstance(activation, Linear):
         return 1 + mean, std**2, (1 + mean) ** 2 + std**2
-    threshold = _threshold(activation, mean, std)
-    covariance, both = orthant(threshold, 2 * std**2 / (1 + 2 * std**2))
-    return 2 * ndtr(threshold), 4 * covariance, 4 * both
+    if isinstance(activation, Erf):
+        threshold = _threshold(activation, mean, std)
+        covariance, both = orthant(threshold, 2 * std**2 / (1 + 2 * std**2))
+        return 2 * ndtr(threshold), 4 * covariance, 4 * both
+    if isinstance(activation, Exponential):
+        square = np.exp(2 * mean + std**2)
+        return np.exp(mean + std**2 / 2), square * np.expm1(std**2), square * np.exp(std**2)
+    if std == 0:
+        value = np.exp(activation.log_kernel(np.float64(mean)))
+        return value, 0.0, value**2
+    if isinstance(activation, _Relu):
+        rule = _score_rule(activation, mean, std)
+    else:
+        rule = adapted_rule(lambda z: z + activation.log_kernel(mean + std * z), -TAIL, _UP)
+    law = rule.w * normal_density(rule.x)
+    phi = np.exp(activation.log_kernel(mean + std * rule.x))
+    first = law @ phi
+    variance = law @ (phi - first) ** 2
+    return first, variance, first**2 + variance
 
 
 @lru_cache(maxsize=64)
-def _selected_token(task: MaxSLR, fineness: float) -> Nodes:
-    r"""The law of chi*_eps: nodes that resolve a scale 1/fineness, and their probabilities."""
+def _selected_law(task: MaxSLR, fineness: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    r"""Nodes x that resolve a scale 1/fineness, their weights under the standard normal law, and
+    the density there of the law of chi*_eps relative to it."""
     count = float(task.length.max)
     finite = not math.isinf(task.nu)
     scale = fineness + (task.nu if finite else math.sqrt(2 * math.log(count)))
@@ -708,21 +812,23 @@ def _selected_token(task: MaxSLR, fineness: float) -> Nodes:
     else:
         log_below = log_survival(ndtr(rule.x), ndtr(-rule.x))
         tilt = task.length.expect(lambda n: n * _raise(log_below, n - 1))
-    return Nodes(rule.x, rule.w * normal_density(rule.x) * tilt)
+    return rule.x, rule.w * normal_density(rule.x), tilt
 
 
-def _elementwise_moments(task: Task, activation: Linear | Erf, m: float,
+def _elementwise_moments(task: Task, activation: Activation | _Relu, m: float,
                          spread: float) -> Moments:
     std = math.hypot(m, spread)
-    _, _, noise_power = _score_moments(activation, 0.0, std)
-    if isinstance(task, SpikedSLR):
-        signal, variance, power = _score_moments(activation, m * math.sqrt(task.nu), std)
-        others = (task.length.mean - 1) * noise_power
-        return Moments(float(signal), float(power + others), float(variance + others))
-    token = _selected_token(task, 2.0 ** math.ceil(math.log2(max(abs(m), 1.0))))
-    signal = float(token.w @ _score_mean(activation, m * token.x, spread))
-    power = float(task.length.mean * noise_power)
-    return Moments(signal, power, power - signal**2)
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the power
+        _, _, noise_power = _score_moments(activation, 0.0, std)
+        if isinstance(task, SpikedSLR):
+            signal, variance, power = _score_moments(activation, m * math.sqrt(task.nu), std)
+            others = (task.length.mean - 1) * noise_power
+            return Moments(float(signal), float(power + others), float(variance + others))
+        steepness = abs(m) * _power(activation)
+        x, base, tilt = _selected_law(task, 2.0 ** math.ceil(math.log2(max(steepness, 1.0))))
+        signal = float((base * tilt) @ _score_mean(activation, m * x, spread))
+        power = float(task.length.mean * noise_power)
+        return Moments(signal, power, power - signal * signal)
 
 
 # Minimisation over the key scale and the offset.
@@ -733,36 +839,37 @@ def _best_linear(task: Task) -> tuple[float, None, Moments]:
     if isinstance(task, SpikedSLR):
         scale = math.sqrt(task.nu) * (task.length.mean - 1) / task.length.mean
     else:
-        token = _selected_token(task, 1.0)
-        scale = float(token.w @ token.x)
+        x, base, tilt = _selected_law(task, 1.0)
+        scale = float((base * tilt) @ x)
     return scale, None, _elementwise_moments(task, Linear(), scale, 0.0)
 
 
 def _loss(moments: Moments) -> float:
-    """The noiseless risk; that of the null predictor where the weights underflow."""
-    return moments.deficit / moments.power if moments.power > 1e-290 else 1.0
+    """The noiseless risk; that of the null predictor where the weights under- or overflow."""
+    return moments.deficit / moments.power if 1e-290 < moments.power < math.inf else 1.0
 
 
-def _best_scale(task: Task, activation: Softplus | Erf) -> tuple[float, Moments]:
+def _best_scale(task: Task, activation: Activation) -> tuple[float, Moments]:
     """Best scale in [0, inf] at a fixed offset: a grid, a polish around its best point, the ends."""
 
     def loss(log_scale: float) -> float:
-        return _loss(attention_moments(task, activation, math.exp(log_scale)))
+        return _loss(_moments(task, activation, math.exp(log_scale), 0.0))
 
-    # normalised weights are never sharper than softmax's at the same scale: start near c_nu
+    # normalised weights are not sharper than softmax's at p times the scale: start near c_nu
     low = 0.1 * min(1.0, task.key_scale) if activation.normalised else 0.01
-    grid = _log_scales(task, low, per_decade=3)
+    grid = _log_scales(task, low, per_decade=3) - math.log(max(1.0, _power(activation)))
     values = [loss(point) for point in grid]
     best = int(np.argmin(values))
-    ends = [(scale, attention_moments(task, activation, scale))
+    ends = [(scale, _moments(task, activation, scale, 0.0))
             for scale in (0.0, math.exp(grid[best]))]
-    ends.append((math.inf, _infinite_scale_moments(task, activation)))
+    if not isinstance(activation, Exponential):
+        ends.append((math.inf, _infinite_scale_moments(task, activation)))
     if best < len(grid) - 1 or _loss(ends[-1][1]) > values[best]:
         # the risk is flat at its minimum: 3e-5 in the scale is 1e-9 in the risk
         around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         scale = math.exp(minimize_scalar(loss, bounds=around, method="bounded",
                                          options={"xatol": 3e-5}).x)
-        ends.append((scale, attention_moments(task, activation, scale)))
+        ends.append((scale, _moments(task, activation, scale, 0.0)))
     return min(ends, key=lambda end: _loss(end[1]))
 
 
@@ -773,30 +880,32 @@ def _log_scales(task: Task, low: float, per_decade: int) -> np.ndarray:
     return np.linspace(math.log(low), math.log(top), math.ceil(per_decade * math.log10(top / low)))
 
 
-def _infinite_scale_moments(task: Task, activation: Softplus | Erf) -> Moments:
+def _infinite_scale_moments(task: Task, activation: Softplus | Sigmoid | Erf) -> Moments:
     """The limit of the moments as the key scale grows, at a fixed offset."""
-    if isinstance(activation, Erf):  # twice the indicator of a positive score
-        if isinstance(task, SpikedSLR):
-            seen = ndtr(math.sqrt(task.nu))
-            power = 4 * (seen + (task.length.mean - 1) / 2)
-        else:
-            token = _selected_token(task, 1.0)
-            seen = token.w @ (token.x > 0)
-            power = 2 * task.length.mean
-        return Moments(float(2 * seen), float(power), float(power - 4 * seen**2))
+    kernel = _Relu(activation.power if isinstance(activation, Softplus) else 0.0)
+    if not activation.normalised:
+        height = 2.0 if isinstance(activation, Erf) else 1.0
+        signal, power, deficit = _elementwise_moments(task, kernel, 1.0, 0.0)
+        return Moments(height * signal, height**2 * power, height**2 * deficit)
     if isinstance(task, SpikedSLR):
-        return _spiked_moments(task, _Relu(), math.sqrt(task.nu), 1.0)
-    return _max_moments(task, _Relu(), 1.0, 0.0)
+        return _spiked_moments(task, kernel, math.sqrt(task.nu), 1.0)
+    return _max_moments(task, kernel, 1.0, 0.0)
 
 
-def _best_erf(task: Task) -> tuple[float, float, Moments]:
-    """Best scale and offset: the best points of a grid, each polished."""
+def _best_offset(task: Task, activation: Sigmoid | Erf) -> tuple[float, float, Moments]:
+    """Best scale and offset of elementwise weights: the best points of a grid, each polished."""
+    if isinstance(activation, Sigmoid) and isinstance(task, SpikedSLR):  # it is the posterior
+        offset = -task.nu / 2 - math.log(task.length.mean - 1)
+        at = replace(activation, offset=offset)
+        return task.key_scale, offset, _elementwise_moments(task, at, task.key_scale, 0.0)
 
     def moments(point: np.ndarray) -> Moments:
-        return _elementwise_moments(task, Erf(float(point[1])), math.exp(point[0]), 0.0)
+        at = replace(activation, offset=float(point[1]))
+        return _elementwise_moments(task, at, math.exp(point[0]), 0.0)
 
-    corners = [(log_scale, offset) for log_scale in _log_scales(task, 0.01, per_decade=5)
-               for offset in np.linspace(-8.0, 4.0, 25)]
+    corners = [(log_scale, -threshold * (1 + math.exp(log_scale)))
+               for log_scale in _log_scales(task, 0.01, per_decade=5)
+               for threshold in np.linspace(-4.0, 8.0, 25)]
     starts = sorted(corners, key=lambda point: _loss(moments(point)))[:3]
     runs = [minimize(lambda point: _loss(moments(point)), start, method="Nelder-Mead",
                      options={"xatol": 1e-8, "fatol": 1e-15, "maxiter": 2000}) for start in starts]

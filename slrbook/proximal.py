@@ -23,11 +23,13 @@ from numba import njit, prange
 import numpy as np
 
 from . import _checks
-from .activations import Activation, Erf, Linear, Softmax, Softplus, as_activation, fixed_offset
+from .activations import (Activation, Erf, Exponential, Linear, Sigmoid, Softmax, Softplus,
+                          fixed_offset)
 
-#: Codes of the activations in the compiled kernel; offset where they have one.
-SOFTMAX, LINEAR, ERF, SOFTPLUS = range(4)
-_CODES = {Softmax: SOFTMAX, Linear: LINEAR, Erf: ERF, Softplus: SOFTPLUS}
+#: Codes of the kernels.
+EXPONENTIAL, LINEAR, ERF, SOFTPLUS, SIGMOID = range(5)
+_CODES = {Softmax: EXPONENTIAL, Exponential: EXPONENTIAL, Linear: LINEAR, Erf: ERF,
+          Softplus: SOFTPLUS, Sigmoid: SIGMOID}
 
 #: A step below this many times sqrt(V_k) ends a descent; the one before it was quadratic in size.
 _STEP = 1e-7
@@ -39,41 +41,54 @@ _PARTS = 64
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
 
-def encode(activation: Activation) -> tuple[int, bool, float]:
-    """Return the code, whether weights are normalised, and the offset (0 where there is none)."""
+def encode(activation: Activation) -> tuple[int, bool, float, float]:
+    """Return code, whether weights are normalised, offset and power (0 and 1 if there is none)."""
     offset = fixed_offset(activation) if hasattr(activation, "offset") else 0.0
-    return _CODES[type(activation)], activation.normalised, offset
+    return (_CODES[type(activation)], activation.normalised, offset,
+            getattr(activation, "power", 1.0))
 
 
 @njit(cache=True)
-def _kernel(code, offset, chi):
+def _kernel(kernel, chi):
     """log phi (normalised activations) or phi (elementwise ones), with two derivatives."""
+    code, normalised, offset, power = kernel
     x = chi + offset
-    if code == SOFTMAX:
-        return x, 1.0, 0.0
     if code == LINEAR:
         return 1.0 + x, 1.0, 0.0
     if code == ERF:
         slope = _TWO_OVER_SQRT_PI * math.exp(-x * x)
         return math.erfc(-x), slope, -2 * x * slope
-    if x < -30:
-        return x, 1.0, 0.0
-    value = math.log1p(math.exp(-abs(x))) + max(x, 0.0)
-    logistic = 1 / (1 + math.exp(-x))
-    slope = logistic / value
-    return math.log(value), slope, slope * (1 - logistic - slope)
+    if code == EXPONENTIAL:
+        value, slope, bend = x, 1.0, 0.0
+    elif code == SIGMOID:
+        small = math.exp(-abs(x))
+        value = min(x, 0.0) - math.log1p(small)
+        slope = (small if x > 0 else 1.0) / (1 + small)
+        bend = -small / (1 + small) ** 2
+    elif x < -30:
+        value, slope, bend = power * x, power, 0.0
+    else:
+        softplus = math.log1p(math.exp(-abs(x))) + max(x, 0.0)
+        logistic = 1 / (1 + math.exp(-x))
+        ratio = logistic / softplus
+        value, slope, bend = (power * math.log(softplus), power * ratio,
+                              power * ratio * (1 - logistic - ratio))
+    if normalised:
+        return value, slope, bend
+    value = math.exp(value)
+    return value, value * slope, value * (bend + slope * slope)
 
 
 @njit(cache=True)
-def _objective(code, normalised, offset, omega, w, y, v_k, v_v, shift, sigma, slope, bend):
+def _objective(kernel, omega, w, y, v_k, v_v, shift, sigma, slope, bend):
     """The objective, e, d and |sigma|^2 at omega + shift; fills sigma and kernel derivatives."""
     top = -np.inf
     distance = 0.0
     for l in range(len(shift)):
-        sigma[l], slope[l], bend[l] = _kernel(code, offset, omega[l] + shift[l])
+        sigma[l], slope[l], bend[l] = _kernel(kernel, omega[l] + shift[l])
         top = max(top, sigma[l])
         distance += shift[l] ** 2
-    if normalised:
+    if kernel[1]:  # normalised
         total = 0.0
         for l in range(len(shift)):
             sigma[l] = math.exp(sigma[l] - top)
@@ -89,13 +104,14 @@ def _objective(code, normalised, offset, omega, w, y, v_k, v_v, shift, sigma, sl
 
 
 @njit(cache=True)
-def _descend(code, normalised, offset, omega, w, y, v_k, v_v, shift, work):
+def _descend(kernel, omega, w, y, v_k, v_v, shift, work):
     """Move shift to a local minimum; return the objective there (before the last, tiny step)."""
-    length = len(shift)
+    length, normalised = len(shift), kernel[1]
     trial, sigma, slope, bend = work[0], work[1], work[2], work[3]
     gradient, diagonal, v, h, k = work[4], work[5], work[6], work[7], work[8]
-    value, error, d, square = _objective(code, normalised, offset, omega, w, y, v_k, v_v, shift,
-                                         sigma, slope, bend)
+    value, error, d, square = _objective(kernel, omega, w, y, v_k, v_v, shift, sigma, slope, bend)
+    if not math.isfinite(value):  # weights that grow with the scores can overflow
+        return np.inf
     damping = 0.0
     moved = True
     for _ in range(_MAX_STEPS):
@@ -175,7 +191,7 @@ def _descend(code, normalised, offset, omega, w, y, v_k, v_v, shift, work):
                 shift[:] = trial
                 break
             trial_value, trial_error, trial_d, trial_square = _objective(
-                code, normalised, offset, omega, w, y, v_k, v_v, trial, sigma, slope, bend)
+                kernel, omega, w, y, v_k, v_v, trial, sigma, slope, bend)
             moved = trial_value <= value + 1e-14 * (1 + value)
         if moved:
             value, error, d, square = trial_value, trial_error, trial_d, trial_square
@@ -189,12 +205,12 @@ def _descend(code, normalised, offset, omega, w, y, v_k, v_v, shift, work):
 
 
 @njit(cache=True)
-def _proximal(code, normalised, offset, omega, w, y, v_k, v_v, shift, search, gain, work):
+def _proximal(kernel, omega, w, y, v_k, v_v, shift, search, gain, work):
     """Move shift to the global minimum, as far as the starts reach; return the objective.
 
     The minimum that the descent from shift reaches is left only for one lower by ``gain``.
     """
-    best = _descend(code, normalised, offset, omega, w, y, v_k, v_v, shift, work)
+    best = _descend(kernel, omega, w, y, v_k, v_v, shift, work)
     if not search:
         return best
     start = work[9]
@@ -205,7 +221,7 @@ def _proximal(code, normalised, offset, omega, w, y, v_k, v_v, shift, search, ga
         start[:] = 0.0
         if candidate > 0:
             start[(candidate - 1) // 2] = reach * (0.7 if candidate % 2 else -0.7)
-        value = _descend(code, normalised, offset, omega, w, y, v_k, v_v, start, work)
+        value = _descend(kernel, omega, w, y, v_k, v_v, start, work)
         if value < best - gain:
             best = value
             shift[:] = start
@@ -213,7 +229,7 @@ def _proximal(code, normalised, offset, omega, w, y, v_k, v_v, shift, search, ga
 
 
 @njit(cache=True, parallel=True)
-def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, shift, search, gain):
+def proximal_points(kernel, omega, w, y, v_k, v_v, shift, search, gain):
     r"""Move every row of shift to the minimum of its draw; return the objectives.
 
     The unknown is the shift :math:`\hat\chi - \omega`, so that :math:`f_k`, its ratio to
@@ -221,7 +237,7 @@ def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, shift, sear
 
     Parameters
     ----------
-    code, normalised, offset :
+    kernel : tuple
         From ``encode``.
     omega, w : (n, L) arrays
         Centres of the scores, and value projections.
@@ -244,8 +260,8 @@ def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, shift, sear
     Examples
     --------
     >>> omega, w = np.zeros((1, 2)), np.array([[2.0, 0.0]])
-    >>> code, shift = encode(Softmax()), np.zeros((1, 2))
-    >>> value = proximal_points(*code, omega, w, np.ones(1), 1.0, 0.0, shift, True, 0.0)
+    >>> kernel, shift = encode(Softmax()), np.zeros((1, 2))
+    >>> value = proximal_points(kernel, omega, w, np.ones(1), 1.0, 0.0, shift, True, 0.0)
     >>> float(value[0]), shift.tolist()  # equal weights already predict y = 1
     (0.0, [[0.0, 0.0]])
     """
@@ -254,7 +270,7 @@ def proximal_points(code, normalised, offset, omega, w, y, v_k, v_v, shift, sear
     for part in prange(_PARTS):
         work = np.empty((10, length))
         for i in range(part * n // _PARTS, (part + 1) * n // _PARTS):
-            value[i] = _proximal(code, normalised, offset, omega[i], w[i], y[i], v_k, v_v,
+            value[i] = _proximal(kernel, omega[i], w[i], y[i], v_k, v_v,
                                  shift[i], search, gain, work)
     return value
 
@@ -264,8 +280,8 @@ SUMS = ("f_k f_k", "f_k t", "f_k b", "f_v f_v", "f_v0 y", "f_v0 b0", "f_v b", "M
 
 
 @njit(cache=True, parallel=True)
-def proximal_sums(code, normalised, offset, t, b, y, b_v, m_k, s_k, v_k, slope_v, s_0, s_v, v_v,
-                  shift, search, gain):
+def proximal_sums(kernel, t, b, y, b_v, m_k, s_k, v_k, slope_v, s_0, s_v, v_v, shift, search,
+                  gain):
     r"""Sums over the draws of what the equations need, all from one proximal step per draw.
 
     .. math:: \omega_\ell = m_k t_\ell + s_k b_\ell, \qquad
@@ -292,10 +308,9 @@ def proximal_sums(code, normalised, offset, t, b, y, b_v, m_k, s_k, v_k, slope_v
                 omega[l] = m_k * t[row, l] + s_k * b[i, l]
                 w[l] = s_v * b_v[i, l]
             w[0] = slope_v * y[i] + s_0 * b_v[i, 0]
-            _proximal(code, normalised, offset, omega, w, y[i], v_k, v_v, shift[i], search, gain,
-                      work)
-            value, error, d, _ = _objective(code, normalised, offset, omega, w, y[i], v_k, v_v,
-                                            shift[i], work[1], work[2], work[3])
+            _proximal(kernel, omega, w, y[i], v_k, v_v, shift[i], search, gain, work)
+            value, error, d, _ = _objective(kernel, omega, w, y[i], v_k, v_v, shift[i], work[1],
+                                            work[2], work[3])
             ratio = error / d
             for l in range(length):
                 f_k = shift[i, l] / v_k

@@ -35,8 +35,14 @@ from .activations import Activation, as_activation
 from .bayes_limit import BayesLimit as BayesLimit, solve_bayes as solve_bayes
 from .fixed_point import (ConvergenceError, Task, check_numerics, check_task, draw,
                           mean_and_error, scales, solve, summary)
+from .population import attention_moments
 from .proximal import SUMS, encode, proximal_sums
 from .tasks import MaxSLR, SpikedSLR
+
+
+#: A draw changes minimum if its objective falls by more than this (and 1/samples), at first and
+#: at most.
+_GAIN, _LARGEST_GAIN = 1e-4, 2e-3
 
 
 class Overlap(NamedTuple):
@@ -98,11 +104,10 @@ class ErmEquations:
         self.alpha = _checks.real("alpha", alpha, low=0.0, strict=True)
         self.ridge = _check_ridge(ridge)
         self.noise = _checks.real("noise", noise, low=0.0)
-        self._code = encode(self.activation)
+        self._kernel = encode(self.activation)
         self._draws = draw(self.task, self.noise, samples, seed)
         self._shifts = [np.zeros_like(part.b) for part in self._draws]
-        # a minimum is left for a lower one only if that changes F by more than the draws resolve
-        self._gain = min(1e-4, 1 / samples)
+        self._gain = min(_GAIN, 1 / samples)
 
     def _sums(self, key: Overlap, value: Overlap, search: bool, keep: bool) -> np.ndarray:
         """The averages named in ``proximal.SUMS``."""
@@ -110,7 +115,7 @@ class ErmEquations:
         average = np.zeros(len(SUMS))
         for i, part in enumerate(self._draws):
             shift = self._shifts[i] if keep else self._shifts[i].copy()
-            sums = proximal_sums(*self._code, part.t, part.b, part.y, part.b_v, key.m, scale.s_k,
+            sums = proximal_sums(self._kernel, part.t, part.b, part.y, part.b_v, key.m, scale.s_k,
                                  key.V, scale.slope_v, scale.s_0, scale.s_v, value.V, shift,
                                  search, self._gain)
             average += part.probability * sums.sum(axis=0) / len(part.y)
@@ -182,7 +187,14 @@ class ErmEquations:
         return float(self._sums(key, value, False, False)[8] / 2)
 
     def risk(self, key: Overlap, value: Overlap) -> float:
-        """The risk at given overlaps, its two expectations taken over the same draws."""
+        """The risk at given overlaps.
+
+        Its two expectations are integrals for elementwise weights, whose squares can have heavy
+        tails, and averages over the draws for normalised ones.
+        """
+        if not self.activation.normalised:
+            signal, power, _ = attention_moments(self.task, self.activation, key.m, key.q)
+            return self.noise**2 + 1 - 2 * value.m * signal + value.q * power
         scale = self._scales(key, value)
         signal, power = 0.0, 0.0
         for part in self._draws:
@@ -207,6 +219,14 @@ class ErmEquations:
         after = self.overlaps(*hats)
         new[:3] = self.hats(before[0], after[1], search=False)[0]
         return new, _change(np.ravel(before), np.ravel(after))
+
+    def jumped(self) -> None:
+        """Double the gain for which a draw changes minimum, up to a limit.
+
+        Where two minima of a draw are nearly equal, the draw can prefer either in the solution
+        that follows from the other, and no solution is left. It then keeps the one it has.
+        """
+        self._gain = min(2 * self._gain, _LARGEST_GAIN)
 
     def physical(self, x: np.ndarray) -> bool:
         """Whether conjugate parameters have overlaps with q >= m**2 and V > 0."""
@@ -295,7 +315,7 @@ def solve_erm(task: Task, activation: str | Activation, *, alpha: float,
     Parameters
     ----------
     task : SpikedSLR or MaxSLR
-    activation : Softmax, Linear, Erf, Softplus or a name
+    activation : an activation, or its name
         Its offset must be a number.
     alpha : float
         Samples per dimension, :math:`\alpha = N/D > 0`.
@@ -348,7 +368,7 @@ def solve_erm(task: Task, activation: str | Activation, *, alpha: float,
         if x is None:
             x = _start(start, equations)
         end = solve(equations.update, x, equations.physical, tolerance=tolerance,
-                    max_iterations=max_iterations)
+                    max_iterations=max_iterations, jumped=equations.jumped)
         ends.append(end)
         rows.append(_measure(equations, end.x))
         if not end.reason:
@@ -444,7 +464,7 @@ def erm_fixed_points(task: Task, activation: str | Activation, *, alpha: float,
 
     def end(system: ErmEquations, x: np.ndarray) -> np.ndarray | None:
         stop = solve(system.update, x, system.physical, tolerance=tolerance,
-                     max_iterations=max_iterations)
+                     max_iterations=max_iterations, jumped=system.jumped)
         return None if stop.reason else stop.x
 
     ridges = _check_ridge(ridge)

@@ -4,10 +4,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from slrbook import Erf, Linear, Softmax, Softplus
+from slrbook import Erf, Exponential, Linear, Sigmoid, Softmax, Softplus
 from slrbook.activations import as_activation
 
-ALL = [Softmax(), Linear(), Erf(-0.7), Softplus(), Softplus(-3.0)]
+ALL = [Softmax(), Linear(), Erf(-0.7), Softplus(), Softplus(-3.0), Softplus(power=2.5),
+       Softplus(power=0.5, normalised=False), Exponential(), Sigmoid(-0.4),
+       Sigmoid(1.0, normalised=True)]
 
 
 @pytest.mark.parametrize("activation", ALL)
@@ -55,11 +57,26 @@ def test_erf_keeps_its_digits(chi):
 def test_softplus_with_a_low_offset_is_softmax():
     chi = np.array([0.3, -1.0, 2.0])
     assert Softplus(-40.0)(chi) == pytest.approx(Softmax()(chi), rel=1e-12)
+    assert Sigmoid(-40.0, normalised=True)(chi) == pytest.approx(Softmax()(chi), rel=1e-12)
+    assert Softplus(-40.0, power=3.0)(chi) == pytest.approx(Softmax()(3 * chi), rel=1e-12)
+
+
+def test_elementwise_softplus_lies_between_the_exponential_and_linear_attention():
+    chi = np.array([0.3, -1.0, 2.0])
+    low, high = Softplus(-40.0, normalised=False), Softplus(1e6, normalised=False)
+    assert low(chi) * np.exp(40) == pytest.approx(Exponential()(chi), rel=1e-12)
+    assert high(1e6 * chi / 4) / 1e6 == pytest.approx(Linear()(chi / 4), rel=1e-9)
+
+
+def test_sigmoid_is_the_logistic_function():
+    chi = np.linspace(-30, 30, 7)
+    assert Sigmoid(0.3)(chi) == pytest.approx(1 / (1 + np.exp(-chi - 0.3)), rel=1e-14)
 
 
 def test_extreme_scores_give_finite_weights():
     chi = np.array([[1e6, -1e6, 0.0], [-1e6, -1e6, -1e6]])
-    for activation in (Softmax(), Softplus()):
+    for activation in (Softmax(), Softplus(), Softplus(power=3.0),
+                       Sigmoid(0.0, normalised=True)):
         weights = activation(chi)
         assert np.isfinite(weights).all() and weights.sum(axis=1) == pytest.approx(1.0)
         assert np.isfinite(activation.vjp(chi, np.ones_like(chi))).all()
@@ -68,3 +85,4 @@ def test_extreme_scores_give_finite_weights():
 def test_names():
     assert as_activation("erf") == Erf() and as_activation("softmax") == Softmax()
     assert as_activation(Erf(1.0)) == Erf(1.0)
+    assert as_activation("exponential") == Exponential() and as_activation("sigmoid") == Sigmoid()

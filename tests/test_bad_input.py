@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from slrbook import (Erf, MaxSLR, Softplus, SpikedSLR, attention_moments, bayes_risk, overlap_risk,
-                     population_risk, risk_at)
+from slrbook import (Erf, MaxSLR, Sigmoid, Softplus, SpikedSLR, attention_moments, bayes_risk,
+                     elementwise_risk, overlap_risk, population_risk, risk_at)
 from slrbook.gaussian import sobol_normals
 from slrbook.lengths import as_lengths
 
@@ -52,10 +52,15 @@ CASES = [
     (lambda: Erf(NAN), "offset must be a real number, finite; got nan"),
     (lambda: Softplus(INF), "offset must be a real number, finite; got inf"),
     (lambda: Softplus("low"), "offset must be a real number, finite; got 'low'"),
+    (lambda: Softplus(power=0.0), "power must be a number > 0, finite; got 0.0"),
+    (lambda: Softplus(power=INF), "power must be a number > 0, finite; got inf"),
+    (lambda: Softplus(normalised="no"), "normalised must be one of True, False; got 'no'"),
+    (lambda: Sigmoid(NAN), "offset must be a real number, finite; got nan"),
+    (lambda: Sigmoid(normalised=None), "normalised must be one of True, False; got None"),
     (lambda: population_risk(TASK, "relu"),
-     "activation must be one of 'softmax', 'linear', 'erf', 'softplus'; got 'relu'"),
+     "one of 'softmax', 'linear', 'erf', 'softplus', 'exponential', 'sigmoid'; got 'relu'"),
     (lambda: population_risk(TASK, None),
-     "activation must be one of 'softmax', 'linear', 'erf', 'softplus'; got None"),
+     "one of 'softmax', 'linear', 'erf', 'softplus', 'exponential', 'sigmoid'; got None"),
     (lambda: population_risk("spiked", "softmax"), "task must be a SpikedSLR or a MaxSLR; got 'spiked'"),
     (lambda: population_risk(TASK, "softmax", noise=NAN), "noise must be a number >= 0, finite; got nan"),
     (lambda: bayes_risk(TASK, noise=-0.1), "noise must be a number >= 0, finite; got -0.1"),
@@ -63,6 +68,15 @@ CASES = [
     (lambda: risk_at(TASK, "softmax", INF), "key_scale must be a real number, finite; got inf"),
     (lambda: risk_at(TASK, "erf", 1.0), "offset of erf must be a number here; got None (free)"),
     (lambda: risk_at(TASK, Softplus(None), 1.0), "offset of softplus must be a number here; got None (free)"),
+    (lambda: risk_at(TASK, "sigmoid", 1.0), "offset of sigmoid must be a number here; got None (free)"),
+    (lambda: risk_at(TASK, Erf(-300.0), 1.0),
+     "key_scale must leave weights that do not all underflow; got 1.0 for Erf(offset=-300.0)"),
+    (lambda: population_risk(TASK, Softplus(None, normalised=False)),
+     "offset of softplus must be a number here; got None (free)"),
+    (lambda: attention_moments(TASK, "exponential", 30.0),
+     "small enough that E sum sigma^2 of exponential is finite; got m=30.0, q=900.0"),
+    (lambda: elementwise_risk(None), "task must be a SpikedSLR or a MaxSLR; got None"),
+    (lambda: elementwise_risk(TASK, noise=-1.0), "noise must be a number >= 0, finite; got -1.0"),
     (lambda: attention_moments(TASK, "softmax", NAN), "m must be a real number, finite; got nan"),
     (lambda: attention_moments(TASK, "softmax", 2.0, 3.0), "q must be at least m**2 = 4.0; got 3.0"),
     (lambda: attention_moments(TASK, "softmax", 0.0, -1.0), "q must be a number >= 0, finite; got -1.0"),

@@ -73,7 +73,7 @@ def test_free_energy_is_stationary_and_is_the_sum_of_its_parts():
 
 def proximal(omega, w, y, V, start=None):
     shift = np.zeros_like(omega) if start is None else start - omega
-    proximal_points(*encode(Softmax()), omega, w, y, *V, shift, start is None, 0.0)
+    proximal_points(encode(Softmax()), omega, w, y, *V, shift, start is None, 0.0)
     return omega + shift
 
 

@@ -7,10 +7,11 @@ import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
-from slrbook import (Erf, Linear, MaxSLR, Softmax, Softplus, SpikedSLR, attention_moments,
-                     bayes_risk, overlap_risk, population_risk, risk_at)
+from slrbook import (Erf, Exponential, Linear, MaxSLR, Sigmoid, Softmax, Softplus, SpikedSLR,
+                     attention_moments, bayes_risk, elementwise_risk, overlap_risk,
+                     population_risk, risk_at)
 
 INF = math.inf
 UNIFORM = {1: 1 / 3, 2: 1 / 3, 3: 1 / 3}
@@ -25,6 +26,8 @@ def tensor_moments(task, activation, m):
         x, w = np.polynomial.legendre.leggauss(140 if length == 3 else 400)
         spiked = isinstance(task, SpikedSLR)
         reach = 9.0 + (math.sqrt(task.nu) if spiked else 0.0)
+        if isinstance(activation, Exponential):  # e^(2 m chi) moves a Gaussian by 2 m
+            reach += 2 * m
         chi = np.stack(np.meshgrid(*[reach * x] * length, indexing="ij"), axis=-1)
         law = np.prod(np.meshgrid(*[reach * w] * length, indexing="ij"), axis=0)
         law = law / (2 * np.pi) ** (length / 2)
@@ -60,7 +63,10 @@ SMOOTH = [  # (task, key scale): the tensor rule needs a smooth integrand and L 
 ]
 
 
-@pytest.mark.parametrize("activation", [Softmax(), Linear(), Erf(-0.7), Softplus(), Softplus(-2.0)])
+@pytest.mark.parametrize("activation", [
+    Softmax(), Linear(), Erf(-0.7), Softplus(), Softplus(-2.0), Softplus(-1.0, power=2.5),
+    Softplus(power=0.5, normalised=False), Softplus(-1.0, 2.0, False), Exponential(),
+    Sigmoid(-0.7), Sigmoid(0.4, normalised=True)])
 @pytest.mark.parametrize("task, scale", SMOOTH)
 def test_moments_equal_direct_integrals(task, scale, activation):
     signal, power, deficit = attention_moments(task, activation, scale)
@@ -240,8 +246,9 @@ def test_minimum_is_below_a_fine_grid(task):
     scales = np.geomspace(3e-3, 60, 37)
     for scale, edge in itertools.product(scales, np.linspace(-3, 9, 41)):
         assert risk_at(task, Erf(float(-edge * scale)), scale) >= erf * (1 - 1e-9)
-    many = scales if isinstance(task, SpikedSLR) else scales[::3]
-    for activation in (Linear(), Softmax(), Softplus(), Erf(-1.0)):
+    many = scales if isinstance(task, SpikedSLR) else scales[::6]
+    for activation in (Linear(), Softmax(), Softplus(), Erf(-1.0), Softplus(power=3.0),
+                       Softplus(-1.0, 2.0, False), Sigmoid(-2.0), Sigmoid(0.0, True)):
         best = population_risk(task, activation)
         assert min(risk_at(task, activation, scale) for scale in many) >= best.risk * (1 - 1e-9)
         if best.attained:
@@ -255,6 +262,80 @@ def test_a_key_off_the_hidden_direction_only_hurts(task):
         for m, spread in itertools.product((0.3, 1.0, 2.0), (0.3, 1.0)):
             moments = attention_moments(task, activation, m, m * m + spread**2)
             assert moments.deficit / moments.power > best
+
+
+ELEMENTWISE_TASKS = [SpikedSLR(2.0, 3), SpikedSLR(20.0, 10**6), SpikedSLR(4.0, UNIFORM),
+                     MaxSLR(INF, 10), MaxSLR(2.0, 4), MaxSLR(INF, {2: 0.5, 18: 0.5})]
+
+
+@pytest.mark.parametrize("task", ELEMENTWISE_TASKS)
+def test_no_elementwise_weights_are_below_their_bound(task):
+    bound = elementwise_risk(task)
+    assert bayes_risk(task) < bound < 1
+    for activation in ("linear", "erf", "sigmoid", "exponential", Softplus(0.0, 1.0, False),
+                       Softplus(-3.0, 1.0, False), Softplus(-2.0, 2.0, False)):
+        assert population_risk(task, activation).risk >= bound - 1e-12
+    sigmoid, erf = (population_risk(task, name).risk for name in ("sigmoid", "erf"))
+    assert max(sigmoid, erf) < bound + 0.01  # both have the shape of the best weights
+
+
+@pytest.mark.parametrize("length", [2, 3, 10, 10**6])
+def test_elementwise_bound_of_the_argmax_in_closed_form(length):
+    """The best weights are Phi(chi)^(L - 1), whose square has the mean 1/(2L - 1)."""
+    assert elementwise_risk(MaxSLR(INF, length)) == pytest.approx((length - 1) / (2 * length - 1),
+                                                                  rel=1e-10)
+
+
+@pytest.mark.parametrize("task", [SpikedSLR(2.0, 3), SpikedSLR(9.0, 100), SpikedSLR(4.0, UNIFORM)])
+def test_best_sigmoid_of_the_spiked_task(task):
+    """Its weights are a posterior, so A = B; and a search over scale and offset ends there."""
+    best = population_risk(task, "sigmoid")
+    assert best.signal == pytest.approx(best.power, rel=1e-12)
+    assert best.risk == pytest.approx(elementwise_risk(task), rel=1e-12)
+    run = minimize(lambda x: risk_at(task, Sigmoid(float(x[1])), math.exp(x[0])),
+                   [0.0, -1.0], method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-13})
+    assert run.fun == pytest.approx(best.risk, rel=1e-9)
+    assert math.exp(run.x[0]) == pytest.approx(best.key_scale, rel=1e-3)
+    assert run.x[1] == pytest.approx(best.offset, rel=1e-3)
+
+
+@pytest.mark.parametrize("nu, length", [(0.5, 2), (5.0, 10), (20.0, 10**6), (400.0, 3)])
+def test_best_exponential_of_the_spiked_task(nu, length):
+    r"""A^2/B = e^{-a^2} / (1 + (L - 1) e^{-2 a sqrt(nu)}), largest at one a below sqrt(nu)."""
+    task, root = SpikedSLR(nu, length), math.sqrt(nu)
+
+    def exact(scale):
+        return 1 - math.exp(-scale**2) / (1 + (length - 1) * math.exp(-2 * scale * root))
+
+    best = population_risk(task, "exponential")
+    scale = brentq(lambda a: a * (1 + math.exp(2 * a * root) / (length - 1)) - root,
+                   0, min(root, 300 / root))
+    assert best.risk == pytest.approx(exact(scale), rel=1e-9)
+    assert best.key_scale == pytest.approx(scale, rel=1e-3)
+
+
+def test_a_low_offset_turns_every_normalised_kernel_into_softmax():
+    task = SpikedSLR(5.0, 10)
+    for free, low in ((Softplus(None, power=2.0), Softplus(-12.0, power=2.0)),
+                      (Sigmoid(None, normalised=True), Sigmoid(-12.0, normalised=True))):
+        best = population_risk(task, free)
+        assert (best.risk, best.offset, best.attained) == (bayes_risk(task), -INF, False)
+        assert risk_at(task, low, best.key_scale) == pytest.approx(best.risk, abs=2e-3)
+
+
+@pytest.mark.parametrize("task", [SpikedSLR(2.0, 3), MaxSLR(2.0, 3), MaxSLR(INF, UNIFORM)])
+@pytest.mark.parametrize("activation", [
+    Softplus(power=2.0), Softplus(power=0.5), Softplus(0.0, 2.0, False), Softplus(0.0, 0.5, False),
+    Sigmoid(-1.0), Sigmoid(-1.0, normalised=True)])
+def test_infinite_scales_are_limits(task, activation):
+    from slrbook.population import _infinite_scale_moments
+    limit = _infinite_scale_moments(task, activation)
+    ratio = limit.signal**2 / limit.power
+    gaps = []
+    for scale in (40.0, 80.0):
+        signal, power, _ = attention_moments(task, activation, scale)
+        gaps.append(signal**2 / power - ratio)
+    assert abs(gaps[1]) < 0.02 and gaps[1] == pytest.approx(gaps[0] / 2, rel=0.5, abs=1e-3)
 
 
 def test_limits_that_no_finite_scale_attains():
@@ -302,7 +383,8 @@ def test_erf_infinite_scale_is_a_step():
 @pytest.mark.parametrize("task", [SpikedSLR(0.0, 4), MaxSLR(0.0, 4), SpikedSLR(3.0, 1),
                                   MaxSLR(INF, 1)])
 def test_uninformative_scores(task):
-    for activation in ("softmax", "linear", "erf", "softplus", Softplus(None)):
+    for activation in ("softmax", "linear", "erf", "softplus", Softplus(None), "sigmoid",
+                       "exponential", Sigmoid(None, normalised=True)):
         best = population_risk(task, activation, noise=0.5)
         assert best.risk == pytest.approx(0.25 + 1 - 1 / task.length.max, abs=1e-14)
         assert best.attained and math.isfinite(best.key_scale)
@@ -317,13 +399,14 @@ TASKS = st.one_of(
 @given(TASKS, st.floats(0, 2))
 def test_bayes_is_below_every_activation_and_all_below_null(task, noise):
     bayes = bayes_risk(task, noise=noise)
-    for activation in ("softmax", "linear", "erf"):
+    for activation in ("softmax", "linear", "erf", "sigmoid", "exponential"):
         risk = population_risk(task, activation, noise=noise).risk
         assert noise**2 <= bayes <= risk * (1 + 1e-12) <= (1 + noise**2) * (1 + 2e-12)
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(TASKS, st.floats(0.05, 5), st.sampled_from([Softmax(), Softplus(), Erf(-1.0), Linear()]))
+@given(TASKS, st.floats(0.05, 5), st.sampled_from([Softmax(), Softplus(), Softplus(power=3.0), Erf(-1.0), Linear(),
+                                                    Sigmoid(-1.0), Sigmoid(0.0, True)]))
 def test_any_scale_is_above_bayes_and_below_null(task, scale, activation):
     risk = risk_at(task, activation, scale)
     assert bayes_risk(task) * (1 - 1e-9) <= risk <= 1 + 1e-12
@@ -358,7 +441,8 @@ def test_one_token_is_exact(nu, scale, activation):
                                   MaxSLR(2.0, 3), MaxSLR(INF, {2: 0.5, 4: 0.5})])
 def test_overlap_risk_on_the_manifold(task):
     """Sobol averages over tokens agree with the deterministic moments."""
-    for activation in (Softmax(), Linear(), Erf(-0.5), Softplus()):
+    for activation in (Softmax(), Linear(), Erf(-0.5), Softplus(), Softplus(power=2.0),
+                       Softplus(-1.0, 0.5, False), Sigmoid(-1.0), Sigmoid(0.0, normalised=True)):
         signal, power, _ = attention_moments(task, activation, 0.8, 1.1)
         estimate = overlap_risk(task, activation, m_k=0.8, q_k=1.1, m_v=0.7, q_v=0.9, noise=0.2)
         exact = 0.04 + 1 - 2 * 0.7 * signal + 0.9 * power

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from slrbook.activations import Erf, Linear, Softmax, Softplus
+from slrbook.activations import Erf, Exponential, Linear, Sigmoid, Softmax, Softplus
 from slrbook.erm import fit_erm, generalization_error
 from slrbook.fixed_point import ConvergenceError, solve
 from slrbook.population import attention_moments, bayes_risk, population_risk
@@ -101,6 +101,9 @@ SETTINGS = [
     (MAX, Softmax(), 8.0, 1.0), (MAX, Linear(), 8.0, 1.0), (MaxSLR(3.0, 4), Softmax(), 6.0, 0.5),
     (SpikedSLR(2.0, {1: 0.25, 3: 0.75}), Softmax(), 4.0, 0.5),
     (MaxSLR(math.inf, {1: 0.5, 2: 0.5}), Softplus(), 8.0, 1.0),
+    (SPIKED, Sigmoid(offset=-1.5), 8.0, 1.0), (SPIKED, Exponential(), 8.0, 1.0),
+    (MAX, Softplus(power=3.0), 8.0, 1.0), (MAX, Softplus(-1.0, 2.0, normalised=False), 8.0, 1.0),
+    (SPIKED, Sigmoid(offset=0.0, normalised=True), 8.0, 1.0),
 ]
 
 
@@ -115,7 +118,8 @@ def test_free_energy_is_stationary_in_all_twelve_variables(task, activation, alp
                              samples=2**11, seed=0)
     pair = equations.ridge
     start = np.ravel(equations.conjugates(*(Overlap(1.0, 1.1, 1 / (r + alpha / 4)) for r in pair)))
-    end = solve(equations.update, start, equations.physical, tolerance=1e-9, max_iterations=200)
+    end = solve(equations.update, start, equations.physical, tolerance=1e-9, max_iterations=200,
+                jumped=equations.jumped)
     assert end.reason == ""
     key, value = equations.overlaps(end.x[:3], end.x[3:])
     point = np.array([*key, *value, *end.x])
@@ -221,14 +225,16 @@ def test_one_large_ridge_favours_linear():
     assert softmax.key.m < 1.0 < SPIKED.key_scale  # the ridge holds down the key scale
 
 
-def test_against_training_at_finite_dimension():
+@pytest.mark.parametrize("task, activation, alpha", [
+    (SpikedSLR(4.0, 2), Softmax(), 4), (SPIKED, Sigmoid(offset=-1.5), 6), (SPIKED, Exponential(), 6),
+    (SPIKED, Softplus(offset=-1.0, power=2.0), 6), (MAX, Softplus(normalised=False), 6)])
+def test_against_training_at_finite_dimension(task, activation, alpha):
     """Objective, loss, risk and overlaps of L-BFGS at D = 400, over independent teachers."""
-    task, alpha = SpikedSLR(4.0, 2), 4
-    limit = fast(task, "softmax", alpha=alpha, ridge=1.0)
+    limit = fast(task, activation, alpha=alpha, ridge=1.0)
     rows = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        fit = fit_erm(task.sample(alpha * 400, 400, noise=0.3, rng=rng), "softmax", ridge=1.0,
+        fit = fit_erm(task.sample(alpha * 400, 400, noise=0.3, rng=rng), activation, ridge=1.0,
                       progress=False)
         risk, _ = generalization_error(fit, task, n=2**16, rng=rng, noise=0.3)
         rows.append([fit.free_energy, fit.train_loss, risk, *fit.overlaps[:4]])
