@@ -1,5 +1,5 @@
 """What ``python -m slrbook data`` computes, chapter by chapter."""
 
-from . import finite
+from . import finite, optimisation
 
-STUDIES = finite.STUDIES
+STUDIES = finite.STUDIES + optimisation.STUDIES
