@@ -22,6 +22,8 @@ _LOOK: dict[str, dict[str, Any]] = {
     "linear": {"color": "#b34700", "linestyle": "--", "marker": "s"},
     "erf": {"color": "#00795a", "linestyle": ":", "marker": "^"},
     "softplus": {"color": "#a8447f", "linestyle": "-.", "marker": "D"},
+    "exponential": {"color": "#866500", "linestyle": (0, (5, 1, 1, 1, 1, 1)), "marker": "v"},
+    "sigmoid": {"color": "#6a4fb3", "linestyle": (0, (6, 2)), "marker": "P"},
     "bayes": {"color": "#444444", "linestyle": (0, (1, 1)), "marker": "x"},
 }
 
@@ -62,7 +64,7 @@ def look(name: str, *, points: bool = False) -> dict[str, Any]:
     Parameters
     ----------
     name : str
-        "softmax", "linear", "erf", "softplus" or "bayes".
+        The name of an activation, or "bayes".
     points : bool
         For simulated points: the marker of the activation and no line.
 
