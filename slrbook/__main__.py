@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 import sys
 
@@ -42,9 +43,16 @@ def _data(arguments: argparse.Namespace) -> int:
         print(f"No such result: {', '.join(unknown)}. There are: {', '.join(known)}.",
               file=sys.stderr)
         return 2
-    for name in arguments.studies or known:
-        done = published.regenerate(known[name], jobs=arguments.jobs)
-        print(f"{name}: {'written' if done else 'up to date'}.")
+    with ExitStack() as cluster:
+        if arguments.dask:
+            from distributed import Client
+            from joblib import parallel_config
+
+            cluster.enter_context(Client(arguments.dask))
+            cluster.enter_context(parallel_config(backend="dask"))
+        for name in arguments.studies or known:
+            done = published.regenerate(known[name], jobs=arguments.jobs)
+            print(f"{name}: {'written' if done else 'up to date'}.")
     return 0
 
 
@@ -60,6 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     data = commands.add_parser("data", help="regenerate the published results; resumes")
     data.add_argument("studies", nargs="*", help="names of results; all by default")
     data.add_argument("--jobs", type=int, default=-1, help="processes; all cores by default")
+    data.add_argument("--dask", metavar="ADDRESS", help="work on the cluster of this scheduler")
     data.set_defaults(action=_data)
     chosen = parser.parse_args(arguments)
     return chosen.action(chosen)
