@@ -36,7 +36,8 @@ def test_requirement_is_pinned_and_installed_at_that_version(name):
     assert PINS[name].specifier.contains(version(name).partition("+")[0])
 
 
-@pytest.mark.parametrize("declared", [Requirement(text) for text in PROJECT["dependencies"]], ids=str)
+@pytest.mark.parametrize("declared", [Requirement(text) for text in PROJECT["dependencies"] +
+                                      PROJECT["optional-dependencies"]["cluster"]], ids=str)
 def test_the_range_of_the_package_holds_the_pin_of_the_book(declared):
     assert declared.specifier and declared.specifier.contains(version(declared.name).partition("+")[0])
     assert declared.name in PINS
@@ -58,7 +59,8 @@ def test_every_top_level_import_of_the_package_is_declared():
     third_party = used - set(sys.stdlib_module_names) - {"slrbook"}
     # The executor serves the book, not the installed package.
     third_party -= {"nbformat", "nbclient"}
-    assert third_party <= {Requirement(text).name for text in PROJECT["dependencies"]}
+    declared = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["cluster"]
+    assert third_party <= {Requirement(text).name for text in declared}
 
 
 def test_javascript_is_locked_by_hash_without_addresses():
