@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from slrbook.proximal import proximal_points, SOFTMAX
+from slrbook.activations import Softmax
+from slrbook.proximal import encode, proximal_points
 from slrbook.widgets import Proximal
 
 LABELS = {"omega": "ω", "v_k": "Vₖ", "y": "label y", "v_v": "Vᵥ"}
@@ -27,7 +28,7 @@ def test_the_figure_draws_the_minimum_of_the_package(visit, state):
     omega, v_k, y, v_v = state
     shift = np.array([[1.0, -1.0]]) * (drawn[0] - omega) / 2
     pair = np.array([[omega / 2, -omega / 2]])
-    found = proximal_points(SOFTMAX, True, 0.0, pair, np.array([[1.0, -1.0]]), np.array([y]), v_k,
+    found = proximal_points(encode(Softmax()), pair, np.array([[1.0, -1.0]]), np.array([y]), v_k,
                             v_v, shift, False, 0.0)
     assert found[0] == pytest.approx(drawn[1], abs=1e-9)
     assert visit.errors == []
